@@ -2,7 +2,6 @@
  * Runs of a fleet for the command line, as the service of this user shows them. Without a service of a fleet there are none.
  * What the service says is from other hosts, and is printed sanitized.
  */
-import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import { AccessQuestion, OfferedAnswer } from '#specs/protocol/approval.ts'
@@ -10,8 +9,12 @@ import type { PendingApproval, RunAnswer } from '#specs/protocol/run-state.ts'
 import { ApprovalResource } from '#specs/service/approval-resources.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
 import { ServiceError } from '../../client/index.ts'
+import type { Take } from '../compare/merge-runs.ts'
+import type { MergedRuns } from '../compare/merged-run.ts'
 import { formatCost, formatCount, formatTime } from '../files/format.ts'
-import { findFleetMark, requireNoFleet } from '../journal/fleet-mark.ts'
+import type { ForkOptions, RewindOptions } from '../fork-runs.ts'
+import type { Forks } from '../forks/fork-run.ts'
+import type { Rewound } from '../forks/rewind.ts'
 import type { RunFilter } from '../journal/run-query.ts'
 import { FleetRun } from './fleet-run.ts'
 import { findRun, hostOf, type Io } from './io.ts'
@@ -143,6 +146,33 @@ export class RunsOfFleet {
     await this.#client.call('resumeRun', { params: { run } })
   }
 
+  /** As `host.merge`. */
+  async merge(runs: readonly string[], takes: readonly Take[]): Promise<MergedRuns> {
+    const body = {
+      runs: [...runs],
+      takes: takes.map(({ hunks, ...take }) => ({ ...take, ...(hunks && { hunks: [...hunks] }) })),
+    }
+    const { runId, ...merged } = await this.#client.call('mergeRuns', { body })
+    return { ...merged, ...(runId === undefined ? {} : { runId }) }
+  }
+
+  /** Has the changes of an ended run in its folder on this host. */
+  async fetchChanges(run: string): Promise<void> {
+    await this.#client.call('listChanges', { params: { run } })
+  }
+
+  /** As `host.fork`. The new runs wait for {@link wake}. */
+  async fork(run: string, { prompts = [], ...options }: ForkOptions): Promise<Forks> {
+    const body = { ...options, ...(prompts.length === 0 ? {} : { prompts: [...prompts] }) }
+    const { notNow, ...forks } = await this.#client.call('forkRun', { params: { run }, body })
+    return { ...forks, ...(notNow === undefined ? {} : { notNow }) }
+  }
+
+  /** As `host.rewind`. The new run waits for {@link wake}. */
+  async rewind(run: string, body: RewindOptions): Promise<Rewound> {
+    return await this.#client.call('rewindRun', { params: { run }, body })
+  }
+
   /** Removes an ended run, on all hosts. */
   async remove(run: string): Promise<void> {
     await this.#client.call('removeRun', { params: { run } })
@@ -179,49 +209,6 @@ export class RunsOfFleet {
       throw error
     }
   }
-}
-
-/** A run that a command acts on. */
-export interface AnyRun {
-  readonly runId: string
-  /** The run of a fleet, and the service to ask. Absent: it is one of this host alone. */
-  readonly shared?: { readonly fleet: RunsOfFleet; readonly resource: RunResource }
-}
-
-/**
- * The run that the command line names, on this host or of the fleet.
- * @param options `mayBeCopy`: also without a service for a run that another host has. Default: false
- * @throws {CaissonError} `run_not_found`, what the service says, and `not_possible_now` for a run of a fleet without a service
- */
-export async function findAnyRun(
-  io: Io,
-  name: string,
-  { mayBeCopy = false }: { readonly mayBeCopy?: boolean } = {},
-): Promise<AnyRun> {
-  const fleet = await RunsOfFleet.find(io)
-  const resource = await fleet?.find(io, name)
-  if (fleet === undefined || resource === undefined) {
-    const runId = await findRun(io, name)
-    if (!mayBeCopy) await requireNoCopy(io, runId)
-    return { runId }
-  }
-  // The service shows those of this host too, such as forks, which the fleet has not got.
-  const { journal } = hostOf(io).runs.paths(resource.id)
-  const isOwn = existsSync(journal) && (await findFleetMark(journal)) === undefined
-  return isOwn ? { runId: resource.id } : { runId: resource.id, shared: { fleet, resource } }
-}
-
-/** For whoever names a run of a fleet without a service of it. */
-export const howToReachFleet =
-  'start caisson serve for the fleet on this host, then repeat the command; ' +
-  'or use the page or HTTP of another host, as caisson fleet hosts lists them'
-
-/** What is here of a run of a fleet is a copy, unless this host has it. */
-async function requireNoCopy(io: Io, runId: string): Promise<void> {
-  const { runs } = hostOf(io)
-  const { state, isLive } = await runs.summary(runId)
-  if (state.end !== null || isLive) return
-  await requireNoFleet(runs.paths(runId).journal, runId, howToReachFleet)
 }
 
 /** @returns how many there were */

@@ -649,10 +649,6 @@ it('a person at a terminal follows a run of another host from the queue to its e
   expect(events.map(({ type }) => type)).toEqual(expect.arrayContaining(['run-sleep', 'run-resume']))
   const caisson = caissonAt(2)
   expect((await caisson('workspace', 'diff', run)).stdout).toContain('made.txt')
-  expect(await caisson('workspace', 'apply', run, '--all')).toMatchObject({
-    ...{ code: 1, stdout: '' },
-    stderr: expect.stringContaining(`POST /v1/runs/${run}/changes/apply`),
-  })
   const late = await caisson('attach', run)
   expect(late).toMatchObject({ code: 0, stdout: expect.stringContaining('It is done.') })
 }, 120_000)
@@ -832,6 +828,31 @@ it.each([0, 1])(
   },
   120_000,
 )
+
+it('the command line forks, rewinds, compares and merges runs of other hosts, and hosts of the fleet continue them', async () => {
+  const caisson = caissonAt(2)
+  const run = await startEnded({ workspace })
+  const forked = await caisson('runs', 'fork', run, '--at', 'start', '--count', '2')
+  expect(forked).toMatchObject({ code: 0, stderr: '' })
+  const forks = [...forked.stdout.matchAll(/^(run-\S+) is a fork of/gm)].map(([, id]) => id ?? '')
+  expect(forks).toHaveLength(2)
+  for (const id of forks) {
+    expect(forked.stdout).toContain(`watch: caisson attach ${id}`)
+    await expect.poll(() => statusOf(id), waiting).toBe('completed')
+  }
+  const compared = await caisson('runs', 'compare', ...forks)
+  expect(compared).toMatchObject({ code: 0, stdout: expect.stringContaining('made.txt') })
+  const merged = await caisson('runs', 'merge', ...forks)
+  expect(merged).toMatchObject({ code: 0, stdout: expect.stringContaining('has 1 change of 2 runs') })
+  const [mergedId = ''] = merged.stdout.split(' ')
+  expect(await statusOf(mergedId, 1)).toBe('completed')
+  const rewound = await caisson('runs', 'rewind', run, 'Use tabs.', '--to', 'start')
+  expect(rewound).toMatchObject({ code: 0, stdout: expect.stringContaining('It is done.') })
+  const kept = await caisson('runs', 'fork', run, '--at', 'start', '--no-start', '--json')
+  const [kid = ''] = (JSON.parse(kept.stdout) as { runIds: string[] }).runIds
+  expect(await statusOf(kid, 1)).toBe('sleeping')
+  await node(1).client.call('cancelRun', { params: { run: kid }, body: {} })
+}, 120_000)
 
 it('a run at work elsewhere is forked at this moment and rewound by any node, also one that sleeps', async () => {
   released = false

@@ -6,10 +6,11 @@ import { explainDecided } from '../../approvals/explain-answer.ts'
 import type { AnswerResult, ApprovalAnswer } from '../../approvals/queue.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
+import { findAnyRun } from '../any-run.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io, userName } from '../io.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
-import { type AskedQuestion, findAnyRun, RunsOfFleet } from '../runs-of-fleet.ts'
+import { type AskedQuestion, RunsOfFleet } from '../runs-of-fleet.ts'
 import { resumeDetached } from './detach.ts'
 
 export interface AskedRun {

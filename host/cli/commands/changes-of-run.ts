@@ -2,13 +2,12 @@
  * The changes of a run for `caisson workspace`, whether the run is one of this host or of its fleet. Of a fleet's run the
  * service of this user brings the files, and applies and undoes: the hosts share its journal.
  */
-import { requireNoFleet } from '../../journal/fleet-mark.ts'
 import { RunChanges } from '../../runs/changes.ts'
 import type { ChangeOptions } from '../../runs/undo-run.ts'
 import type { ApplySummary, ChangeSelection, UndoSummary } from '../../workspace/index.ts'
+import { findAnyRun, requireOwn } from '../any-run.ts'
 import { hostOf, type Io } from '../io.ts'
 import { findLocalService } from '../local-service.ts'
-import { findAnyRun, howToReachFleet } from '../runs-of-fleet.ts'
 import { SocketClient } from '../socket-client.ts'
 
 export interface OpenedChanges {
@@ -57,11 +56,6 @@ export async function undoChangesOf(
     return { runId, summary: await hostOf(io).undo(runId, options) }
   }
   return { runId, summary: (await client.call('undoChanges', { params: { run: runId } })) as UndoSummary }
-}
-
-/** The workspace of a run of a fleet changes by a service alone, which tells the others. @throws {CaissonError} */
-async function requireOwn(io: Io, runId: string): Promise<void> {
-  await requireNoFleet(hostOf(io).runs.paths(runId).journal, runId, howToReachFleet)
 }
 
 async function clientOf(io: Io): Promise<SocketClient | undefined> {

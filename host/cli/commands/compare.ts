@@ -4,9 +4,10 @@ import type { ComparedChange, RunComparison } from '../../compare/compare-runs.t
 import type { Take } from '../../compare/merge-runs.ts'
 import { formatCount, formatDuration } from '../../files/format.ts'
 import type { Host, TestedRun } from '../../host.ts'
+import { type AnyRun, findAnyRun } from '../any-run.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
-import { findRun, hostOf, type Io } from '../io.ts'
+import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
@@ -18,7 +19,7 @@ interface CompareFlags {
 
 export async function runsCompare(io: Io, names: string[], flags: CompareFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  const runIds = await findAll(io, names)
+  const { runIds } = await findAll(io, names)
   const comparison = await host.compare(runIds)
   const tests =
     flags.test === undefined ? undefined : await testAll(host, runIds, flags.test, flags.testTimeout)
@@ -34,9 +35,9 @@ interface MergeFlags {
 
 export async function runsMerge(io: Io, names: string[], flags: MergeFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  const runIds = await findAll(io, names)
+  const { runIds, fleet } = await findAll(io, names)
   const takes = await Promise.all((flags.take ?? []).map(async (text) => await readTake(io, text)))
-  const merged = await host.merge(runIds, takes)
+  const merged = await (fleet?.merge(runIds, takes) ?? host.merge(runIds, takes))
   const { runId, conflicts } = merged
   if (flags.json === true) await writeJsonLine(io.stdout, merged)
   else if (runId === undefined) {
@@ -54,10 +55,12 @@ export async function runsMerge(io: Io, names: string[], flags: MergeFlags): Pro
   return runId === undefined ? exitCodes.notAllApplied : exitCodes.completed
 }
 
-async function findAll(io: Io, names: readonly string[]): Promise<string[]> {
-  const runIds: string[] = []
-  for (const name of names) runIds.push(await findRun(io, name))
-  return runIds
+/** What they changed is on this machine afterwards. @returns `fleet`: it has one of them. Absent: they are of this host */
+async function findAll(io: Io, names: readonly string[]) {
+  const found: AnyRun[] = []
+  for (const name of names) found.push(await findAnyRun(io, name, { mayBeCopy: true }))
+  for (const { runId, shared } of found) await shared?.fleet.fetchChanges(runId)
+  return { runIds: found.map(({ runId }) => runId), fleet: found.find(({ shared }) => shared)?.shared?.fleet }
 }
 
 /** `RUN:PATH` or `RUN:PATH:1,3`. */
@@ -69,7 +72,8 @@ async function readTake(io: Io, text: string): Promise<Take> {
       `--take ${JSON.stringify(text)}: expected RUN:PATH, or RUN:PATH:HUNK,HUNK`,
     )
   const hunks = numbers?.split(',').map(Number)
-  return { runId: await findRun(io, run), path, ...(hunks === undefined ? {} : { hunks }) }
+  const { runId } = await findAnyRun(io, run, { mayBeCopy: true })
+  return { runId, path, ...(hunks === undefined ? {} : { hunks }) }
 }
 
 /** One after the other, so that their times can be compared. */

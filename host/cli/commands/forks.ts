@@ -1,14 +1,15 @@
 /** `caisson runs fork` and `rewind`: other runs that continue one from a moment of it. */
-import { existsSync } from 'node:fs'
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
-import { requireNoFleet } from '../../journal/fleet-mark.ts'
 import type { Run } from '../../runs/run.ts'
+import { findAnyRun, requireOwn } from '../any-run.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
-import { findRun, hostOf, type Io } from '../io.ts'
+import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import type { RunsOfFleet } from '../runs-of-fleet.ts'
+import { attach } from './attach.ts'
 import { type ContinueFlags, continueRun } from './run.ts'
 
 interface StartFlags extends ContinueFlags {
@@ -28,13 +29,14 @@ export interface RewindFlags extends StartFlags {
 
 export async function runsFork(io: Io, name: string, prompts: string[], flags: ForkFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  const runId = await findRun(io, name)
-  await requireDisk(host, runId, 'fork')
+  const { runId, shared } = await findAnyRun(io, name, { mayBeCopy: true })
+  if (shared === undefined) await requireOwn(io, runId)
   const { at, count } = flags
-  const forks = await host.fork(runId, {
+  const options = {
     ...{ at, prompts, by: 'caisson runs fork' },
     ...(count === undefined ? {} : { count }),
-  })
+  }
+  const forks = await (shared?.fleet.fork(runId, options) ?? host.fork(runId, options))
   const { runIds, step, notNow } = forks
   if (flags.json === true) await writeJsonLine(io.stdout, { source: 'forks', runId, ...forks })
   else {
@@ -47,6 +49,7 @@ export async function runsFork(io: Io, name: string, prompts: string[], flags: F
     return exitCodes.completed
   }
   const [only, ...others] = runIds
+  if (shared !== undefined) return await startShared(io, shared.fleet, runIds, flags)
   if (only !== undefined && others.length === 0) return await continueRun(io, only, flags)
   const code = await runSideBySide(io, host, runIds, flags)
   if (flags.json !== true) io.stdout.write(`Compare them: caisson runs compare ${runIds.join(' ')}\n`)
@@ -60,30 +63,41 @@ export async function runsRewind(
   flags: RewindFlags,
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  const old = await findRun(io, name)
-  await requireDisk(host, old, 'rewind')
+  const { runId: old, shared } = await findAnyRun(io, name, { mayBeCopy: true })
+  if (shared === undefined) await requireOwn(io, old)
   const { to, despiteEffects = false } = flags
-  const rewound = await host.rewind(old, {
+  const options = {
     ...{ to, despiteEffects, by: 'caisson runs rewind' },
     ...(prompt === undefined ? {} : { prompt }),
-  })
+  }
+  const rewound = await (shared?.fleet.rewind(old, options) ?? host.rewind(old, options))
   const { runId, step, effects } = rewound
   if (flags.json === true) await writeJsonLine(io.stdout, { source: 'rewind', from: old, ...rewound })
   else {
     io.stdout.write(`${runId} continues ${old} from ${sanitizeLine(step)}\n`)
     for (const effect of effects) io.stdout.write(`  stays: ${sanitizeLine(effect)}\n`)
   }
+  if (flags.start !== false && shared !== undefined)
+    return await startShared(io, shared.fleet, [runId], flags)
   if (flags.start !== false) return await continueRun(io, runId, flags)
   if (flags.json !== true) io.stdout.write(`start it: caisson runs resume ${runId}\n`)
   return exitCodes.completed
 }
 
-/** A copy of a run of a fleet has none. @throws {CaissonError} `not_possible_now` */
-async function requireDisk({ runs }: Host, runId: string, act: 'fork' | 'rewind'): Promise<void> {
-  const { disk, journal } = runs.paths(runId)
-  if (existsSync(disk)) return
-  const remedy = `ask the service of the host that began it: POST /v1/runs/${runId}/${act}; its hosts: caisson fleet hosts`
-  await requireNoFleet(journal, runId, remedy)
+/** Hosts of the fleet continue them. One alone is followed to its end. */
+async function startShared(
+  io: Io,
+  fleet: RunsOfFleet,
+  runIds: readonly string[],
+  { json = false, ...detail }: StartFlags,
+): Promise<ExitCode> {
+  for (const id of runIds) await fleet.wake(id)
+  const [only, ...others] = runIds
+  if (only !== undefined && others.length === 0) return await attach(io, only, { json, ...detail })
+  if (json) return exitCodes.completed
+  for (const id of runIds) io.stdout.write(`watch: caisson attach ${id}\n`)
+  io.stdout.write(`Compare them: caisson runs compare ${runIds.join(' ')}\n`)
+  return exitCodes.completed
 }
 
 /** @returns the code of the first run that did not complete */

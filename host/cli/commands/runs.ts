@@ -10,6 +10,7 @@ import type { JournalReading } from '../../journal/journal-summary.ts'
 import { keptDiskBytes } from '../../journal/kept-moments.ts'
 import { type RunFilter, readFilters } from '../../journal/run-query.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
+import { type AnyRun, findAnyRun } from '../any-run.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { findRun, hostOf, type Io } from '../io.ts'
 import { colorsFor } from '../render/colors.ts'
@@ -21,14 +22,7 @@ import { interruptedLines, interruptedWhile } from '../render/interrupted-lines.
 import { writeJsonLine } from '../render/json-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
-import {
-  type AnyRun,
-  findAnyRun,
-  fleetListLine,
-  RunsOfFleet,
-  whereLine,
-  writeFleetRuns,
-} from '../runs-of-fleet.ts'
+import { fleetListLine, RunsOfFleet, whereLine, writeFleetRuns } from '../runs-of-fleet.ts'
 
 export async function runsList(
   io: Io,

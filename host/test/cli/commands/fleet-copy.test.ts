@@ -39,6 +39,8 @@ describe('a copy of a run of a fleet', () => {
     ['approvals', 'answer', runId, 'ap-1', 'yes'],
     ['approvals', 'revoke', runId, 'ap-1'],
     ['attach', runId],
+    ['runs', 'fork', runId, '--at', 'start'],
+    ['runs', 'rewind', runId, '--to', 'start'],
   ])('is left as it is by caisson %s %s, which says how to reach the run [H.02]', async (...words) => {
     const { caisson, die, record } = await copiedRun()
     await die()
@@ -48,17 +50,6 @@ describe('a copy of a run of a fleet', () => {
     const { code, stdout, stderr } = await caisson(...words)
     expect({ code, stdout, stderr }).toEqual({ code: 1, stdout: '', stderr: belongs + howToReach })
     expect(await readFile(record.paths.journal, 'utf8')).toBe(before)
-  })
-
-  it.each([
-    [['runs', 'fork', runId, '--at', 'start'], `POST /v1/runs/${runId}/fork`],
-    [['runs', 'rewind', runId, '--to', 'start'], `POST /v1/runs/${runId}/rewind`],
-  ])('is left as it is by caisson %j, which names the route that does it [H.02]', async (words, route) => {
-    const { caisson, die } = await copiedRun()
-    await die()
-    const { code, stdout, stderr } = await caisson(...words)
-    expect([code, stdout, stderr.slice(0, belongs.length)]).toEqual([1, '', belongs])
-    expect(stderr).toContain(`${route}; its hosts: caisson fleet hosts\n`)
   })
 
   it('is shown as one, is not continued by resume --all, and is not called interrupted [H.02]', async () => {
