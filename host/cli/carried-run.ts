@@ -1,6 +1,6 @@
 /**
- * A run as a command carries it from its start to its end: in this process, or in the HTTP service of this user, where it
- * outlives this process.
+ * A run as a command carries it from its start to its end: in this process, in the HTTP service of this user, where it
+ * outlives this process, or on a host of the fleet of that service.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError } from '#specs/errors.ts'
@@ -11,10 +11,12 @@ import type { CancelOptions } from '../control/run-handle.ts'
 import type { Host, RunOptions } from '../host.ts'
 import type { Run } from '../runs/run.ts'
 import type { FollowedRun } from './commands/follow.ts'
+import type { FleetRun } from './fleet-run.ts'
 import type { Io } from './io.ts'
 import { findLocalService, startRun } from './local-service.ts'
 import { sanitizeLine } from './render/sanitize.ts'
 import { askFor, type CommandSettings } from './run-request.ts'
+import { RunsOfFleet } from './runs-of-fleet.ts'
 
 export interface CarriedRun {
   readonly run: FollowedRun
@@ -26,6 +28,8 @@ export interface CarriedRun {
   denyRest(): void
   /** Stops watching; the run continues. Absent: it ends with this process. */
   readonly leave?: () => void
+  /** Of a run of a fleet: who hears when the service does not answer. Absent: it is none. */
+  readonly hear?: (say: (line: string) => void) => void
 }
 
 export type CarriedEnd =
@@ -36,6 +40,15 @@ export type CarriedEnd =
 export interface PlaceSettings extends CommandSettings {
   /** In this process, whatever services there are. */
   readonly here?: boolean | undefined
+  /** Whether a host of a fleet may carry it out. Default: true. */
+  readonly mayBeElsewhere?: boolean
+}
+
+/** A run that the service of this user has started. */
+export interface StartedRun {
+  readonly runId: string
+  /** Any host of the fleet of the service carries it out. */
+  readonly isOfFleet: boolean
 }
 
 /** How long a run that was started may be out of reach. */
@@ -62,7 +75,7 @@ export async function startInService(
   host: Host,
   options: RunOptions,
   settings: PlaceSettings,
-): Promise<string | undefined> {
+): Promise<StartedRun | undefined> {
   if (settings.here === true) return undefined
   const say = (line: string): void => options.onNotes?.([line])
   const sayHere = (why: string): undefined =>
@@ -70,16 +83,32 @@ export async function startInService(
   const service = await findLocalService(host.folders.home, io.version)
   if (service === undefined) return undefined
   if ('problem' in service) return sayHere(service.problem)
-  if (service.isOfFleet)
-    return sayHere('the service is one of a fleet, whose runs are started over HTTP or on its page')
-  const asked = await askFor(host, options, settings)
+  const { isOfFleet = false } = service
+  if (isOfFleet && settings.mayBeElsewhere === false)
+    return sayHere('the service is one of a fleet, whose hosts carry out its runs')
+  const asked = await askFor(host, options, settings, { isOfFleet })
   if ('reason' in asked) return sayHere(asked.reason)
   const started = await startRun(service, asked.request)
   if ('problem' in started) return sayHere(started.problem)
-  if (io.stdout.isTTY === true) say('The service carries out the run; closing this terminal does not end it.')
-  const { notes = [] } = await host.runs.summary(started.runId)
+  const { runId } = started
+  const who = isOfFleet ? 'A host of the fleet' : 'The service'
+  if (io.stdout.isTTY === true) say(`${who} carries out the run; closing this terminal does not end it.`)
+  const { notes = [] } = isOfFleet ? {} : await host.runs.summary(runId)
   options.onNotes?.([...asked.choice.notes, ...notes])
-  return started.runId
+  return { runId, isOfFleet }
+}
+
+/** Follows a run that was just started for the hosts of a fleet. @throws {CaissonError} `connection_lost` */
+export async function followInFleet(io: Io, runId: string): Promise<CarriedRun> {
+  const run = (await RunsOfFleet.find(io))?.run(runId)
+  if (run === undefined)
+    throw new CaissonError('connection_lost', `the service does not answer; it has started ${runId}`, {
+      remedy: `once it answers, follow the run: caisson attach ${runId}`,
+    })
+  const hear = (say: (line: string) => void): void => {
+    run.say = say
+  }
+  return { ...followed(run, async () => run.state), hear }
 }
 
 /** Follows a run that another process has just started. */
@@ -87,7 +116,7 @@ export async function followStarted(host: Host, runId: string): Promise<CarriedR
   const lateAt = performance.now() + reachMs
   for (;;) {
     const client = await host.attach(runId)
-    if (client !== null) return servedRun(host, client)
+    if (client !== null) return followed(client, async () => (await host.runs.fold(runId)).state)
     const { state } = await host.runs.summary(runId)
     // It listens a moment after its journal has begun.
     if (state.end !== null || performance.now() > lateAt) return await endedRun(host, runId)
@@ -95,12 +124,13 @@ export async function followStarted(host: Host, runId: string): Promise<CarriedR
   }
 }
 
-function servedRun(host: Host, client: RunClient): CarriedRun {
+/** A run that another process carries out. @param stateOf once it has ended */
+function followed(client: RunClient | FleetRun, stateOf: () => Promise<RunState>): CarriedRun {
   const leave = (): void => void client.detach()
   let stops = 0
   return {
     run: client,
-    over: endOf(host, client),
+    over: endOf(client, stateOf),
     cancel: async (options) => {
       if (options?.now === true) stops += 1
       // A process that does not answer would keep this one.
@@ -112,18 +142,17 @@ function servedRun(host: Host, client: RunClient): CarriedRun {
   }
 }
 
-async function endOf(host: Host, client: RunClient): Promise<CarriedEnd> {
+async function endOf(client: RunClient | FleetRun, stateOf: () => Promise<RunState>): Promise<CarriedEnd> {
   const end = await client.ended
   if (end.kind !== 'ended') return end
   try {
-    const { state } = await host.runs.fold(client.id)
-    return { kind: 'ended', state: { ...state, end: end.end }, journalHead: end.journalHead }
+    return { kind: 'ended', state: { ...(await stateOf()), end: end.end }, journalHead: end.journalHead }
   } catch (error) {
     return { kind: 'lost', message: CaissonError.from(error).message }
   }
 }
 
-async function denyAll(client: RunClient): Promise<void> {
+async function denyAll(client: RunClient | FleetRun): Promise<void> {
   for await (const item of client.watch()) {
     if (item.source !== 'host' || item.event.type !== 'approval-request') continue
     const { approvalId } = item.event.request

@@ -9,6 +9,7 @@ import { text } from 'node:stream/consumers'
 import { CaissonError } from '#specs/errors.ts'
 import { Host } from '../host.ts'
 import type { Run } from '../runs/run.ts'
+import { ownChanges } from './commands/changes-of-run.ts'
 import { reviewAndApply } from './commands/review-changes.ts'
 import { type DetachedOrder, type DetachedReply, readOrder, replyFd } from './detached-order.ts'
 import { sanitizeLine } from './render/sanitize.ts'
@@ -55,7 +56,11 @@ async function carryOut(order: DetachedOrder): Promise<void> {
       : `the run ended: ${state.end.outcome}`,
   )
   if (state.changes !== null && order.apply)
-    await reviewAndApply(ownIo, host, run.id, { choice: true, state, emit: async () => undefined })
+    await reviewAndApply(ownIo, await ownChanges(host, run.id), {
+      choice: true,
+      state,
+      emit: async () => undefined,
+    })
 }
 
 try {

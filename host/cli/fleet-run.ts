@@ -4,7 +4,7 @@
  */
 import { CaissonError, errorMessage, requireText } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
-import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { ServiceError, type ServiceEvent } from '../../client/index.ts'
 import type { AnswerResult, ApprovalAnswer } from '../approvals/queue.ts'
 import type { WatchEnd } from '../control/run-client.ts'
@@ -53,6 +53,11 @@ export class FleetRun implements FollowedRun {
   constructor(client: SocketClient, id: string) {
     this.#client = client
     this.id = id
+  }
+
+  /** As its events so far say. */
+  get state(): RunState {
+    return this.#state
   }
 
   /** Resolves when nothing more will arrive; never rejects. A run that sleeps has not ended. */

@@ -42,8 +42,13 @@ export type Asked =
   /** What the service cannot have. */
   | { readonly reason: string }
 
-/** @throws {CaissonError} where the options cannot be used by anybody */
-export async function askFor(host: Host, options: RunOptions, settings: CommandSettings): Promise<Asked> {
+/** @param service `isOfFleet`: it knows runs that this machine does not. @throws {CaissonError} where nobody can use them */
+export async function askFor(
+  host: Host,
+  options: RunOptions,
+  settings: CommandSettings,
+  { isOfFleet = false }: { readonly isOfFleet?: boolean } = {},
+): Promise<Asked> {
   const [own] = ofThisProcess(options, settings)
   if (own !== undefined) return { reason: `${own} is not possible in the service` }
   const { model, effort, fallback, stepModels, metadata, tools, context, outputSchema, egress, limits } =
@@ -51,9 +56,13 @@ export async function askFor(host: Host, options: RunOptions, settings: CommandS
   const { vm: { memoryBytes, cpus, diskBytes, keep } = {}, plan, approvals, files } = options
   const choice = await host.provider(model === undefined ? {} : { model })
   const workspace = path.resolve(options.workspace ?? '.')
+  const isId = (name: unknown): boolean => isOfFleet && RunId.safeParse(name).success
   const continued =
-    options.continue === undefined ? undefined : (await host.runs.find(options.continue, workspace)).runId
-  const from = typeof plan?.from === 'string' ? await planOf(host, plan.from, workspace) : plan?.from
+    options.continue === undefined || isId(options.continue)
+      ? options.continue
+      : (await host.runs.find(options.continue, workspace)).runId
+  const from =
+    typeof plan?.from === 'string' && !isId(plan.from) ? await planOf(host, plan.from, workspace) : plan?.from
   const asked = RunRequest.safeParse(
     withoutAbsent({
       ...{ prompt: options.prompt, images: options.images, workspace, model, effort, fallback, stepModels },

@@ -91,13 +91,17 @@ function answer({ messages }: Asked): ServerReply {
   return reply({ calls: [{ id: 'call-1', name: 'run_bash', arguments: JSON.stringify({ command }) }] })
 }
 
+const modelEnv = () => ({
+  ...{ CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted', CAISSON_LLM_KEY: 'sk-some-key' },
+})
+
 async function openNode(name: string, slots: number): Promise<Node> {
   const home = path.join(folder, `home-${name}`)
   await mkdir(home, { mode: 0o700 })
   const env = {
     ...process.env,
     ...{ HOME: home, CAISSON_HOME: home, CAISSON_CACHE: machine.cache },
-    ...{ CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'scripted', CAISSON_LLM_KEY: 'sk-some-key' },
+    ...modelEnv(),
   }
   const member = await FleetMember.open({
     ...{ address: parseFleetAddress(server.address, 'the test'), files: path.join(folder, 'blobs') },
@@ -439,12 +443,44 @@ it('the command line beside a service of the fleet lists and shows runs of all h
 
 /** The command line of a host that carries no run out. */
 const caissonAt = (at: number, directory?: string) =>
-  commandsIn({ CAISSON_HOME: node(at).home, CAISSON_CACHE: machine.cache }, directory)
+  commandsIn({ CAISSON_HOME: node(at).home, CAISSON_CACHE: machine.cache, ...modelEnv() }, directory)
 
 async function eventsOf(run: string) {
   const { events } = await node(1).client.call('listEvents', { params: { run }, query: { limit: '1000' } })
   return events.map(({ event }) => event)
 }
+
+it('caisson run starts a run of the fleet, follows it, and applies its changes here; what the fleet cannot have runs here', async () => {
+  const caisson = caissonAt(2, workspace)
+  const task = ['run', '-w', workspace, 'please write'] as const
+  const ran = await caisson(...task, '--apply')
+  expect(ran).toMatchObject({ code: 0, stdout: expect.stringContaining('Applied 1 change.') })
+  const run = /^Run (run-\S+) · journal head/m.exec(ran.stdout)?.[1] ?? ''
+  expect(await node(1).client.call('getRun', { params: { run } })).toMatchObject({
+    status: 'completed',
+    applied: 1,
+  })
+  expect(await readFile(path.join(workspace, 'made.txt'), 'utf8')).toBe('made\n')
+  expect(await caisson('workspace', 'undo', run)).toMatchObject({ code: 0 })
+  const asJson = await caisson(...task, '--json')
+  const lines = asJson.stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { source: string; runId: string })
+  expect(lines.at(-1)).toMatchObject({ source: 'summary', changes: 1, apply: null })
+  const left = await caisson(...task, '--detach')
+  const [detached = ''] = /run-[0-9a-f]{20}/.exec(left.stdout) ?? []
+  await expect.poll(() => statusOf(detached), waiting).toBe('completed')
+  const continued = await caisson(...task, '--continue', detached)
+  expect(continued).toMatchObject({ code: 5, stdout: expect.stringContaining('+made') })
+  const [, next = ''] = /^Run (run-\S+) · journal head/m.exec(continued.stdout) ?? []
+  expect(await node(1).client.call('getRun', { params: { run: next } })).toMatchObject({
+    continues: detached,
+  })
+  const { home } = node(2)
+  const other = await commandsIn({ CAISSON_HOME: home, CAISSON_CACHE: machine.cache })(...task)
+  expect(other.stdout).toMatch(/the service refused: [\s\S]* This process carries out the run\./)
+}, 120_000)
 
 it('the command line steers, pauses, continues and cancels a run at work on another host, under its own name', async () => {
   released = false

@@ -25,8 +25,10 @@ export async function acp(io: Io, flags: AcpFlags): Promise<ExitCode> {
   const runs: RunStarter = {
     start: async ({ onNotes, ...options }) => {
       const told = { ...options, onNotes: (notes: readonly string[]) => onNotes?.(notes.map(withFlags)) }
-      const runId = await startInService(io, host, told, flags)
-      return runId ?? (await startDetached(io, host, { kind: 'run', options, overrides, apply: false }))
+      const started = await startInService(io, host, told, { ...flags, mayBeElsewhere: false })
+      return (
+        started?.runId ?? (await startDetached(io, host, { kind: 'run', options, overrides, apply: false }))
+      )
     },
     follow: (runId) => followStarted(host, runId),
     wake: (runId) =>

@@ -2,6 +2,7 @@
  * The changes of a run for `caisson workspace`, whether the run is one of this host or of its fleet. Of a fleet's run the
  * service of this user brings the files, and applies and undoes: the hosts share its journal.
  */
+import type { Host } from '../../host.ts'
 import { RunChanges } from '../../runs/changes.ts'
 import type { ChangeOptions } from '../../runs/undo-run.ts'
 import type { ApplySummary, ChangeSelection, UndoSummary } from '../../workspace/index.ts'
@@ -22,12 +23,12 @@ export async function openChanges(io: Io, name: string): Promise<OpenedChanges> 
   const { runId: run, shared } = await findAnyRun(io, name, { mayBeCopy: true })
   const client = shared === undefined ? undefined : await clientOf(io)
   if (client === undefined) {
-    const changes = await host.changes(run)
+    const { changes, apply } = await ownChanges(host, run)
     return {
       changes,
       apply: async (selection, options) => {
         await requireOwn(io, run)
-        return await changes.apply(selection, options)
+        return await apply(selection, options)
       },
     }
   }
@@ -41,6 +42,12 @@ export async function openChanges(io: Io, name: string): Promise<OpenedChanges> 
       return (await client.call('applyChanges', { params: { run }, body: { select } })) as ApplySummary
     },
   }
+}
+
+/** Of a run of this host. @throws {CaissonError} as `host.changes` */
+export async function ownChanges(host: Host, runId: string): Promise<OpenedChanges> {
+  const changes = await host.changes(runId)
+  return { changes, apply: async (selection, options) => await changes.apply(selection, options) }
 }
 
 /** @throws {CaissonError} as {@link openChanges} */

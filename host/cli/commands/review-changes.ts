@@ -1,7 +1,6 @@
 /** After a run: shows its changes, lets the person choose or follows the flag, applies, and says what came of it. */
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { formatCount } from '../../files/format.ts'
-import type { Host } from '../../host.ts'
 import type { InspectedChanges, RunChanges } from '../../runs/changes.ts'
 import { type ApplySummary, type HeldBack, notChosen } from '../../workspace/index.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
@@ -20,6 +19,7 @@ import {
   objectsLine,
 } from '../render/review-lines.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
+import type { OpenedChanges } from './changes-of-run.ts'
 import { askSelection } from './choose-changes.ts'
 
 /**
@@ -55,11 +55,10 @@ interface HomeOptions {
 /** @returns 0 when everything that was chosen is on the host now, there are no changes, or none was requested; else 5 */
 export async function reviewAndApply(
   io: Io,
-  host: Host,
-  runId: string,
+  { changes, apply }: OpenedChanges,
   { choice, state, emit, quietMs }: HomeOptions,
 ): Promise<ExitCode> {
-  const changes = await host.changes(runId)
+  const { runId } = changes
   const inspected = await changes.inspect()
   const { items } = inspected
   if (emit === undefined) await showChanges(io, changes, inspected)
@@ -71,7 +70,7 @@ export async function reviewAndApply(
         ? ('all' as const)
         : null
   using stop = new StopOnSignal('is ignored')
-  const summary = selection === null || items.length === 0 ? null : await changes.apply(selection, stop)
+  const summary = selection === null || items.length === 0 ? null : await apply(selection, stop)
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
   else if (summary !== null) printApplied(io, runId, summary)
   else if (items.length > 0) {

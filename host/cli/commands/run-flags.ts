@@ -9,6 +9,7 @@ import type { RunOptions } from '../../host.ts'
 import { readMetadata } from '../../journal/run-query.ts'
 import type { AddedFolder } from '../../runs/added-folders.ts'
 import { readOutputSchema } from '../../runs/output-schema.ts'
+import { findAnyRun } from '../any-run.ts'
 import { findRun, type Io } from '../io.ts'
 import { type VmFlags, vmOptionsOf } from '../options.ts'
 import type { Detail } from '../render/turn-lines.ts'
@@ -81,7 +82,11 @@ export async function nameLast(io: Io, flags: RunFlags, place: string | undefine
   const named = { ...flags, ...(flags.continue === true ? { continue: 'last' } : {}) }
   const uses = (['continue', 'replay', 'planFrom'] as const).filter((flag) => named[flag] === 'last')
   if (uses.length === 0) return named
-  const runId = await findRun(io, 'last', place)
+  const at = { ...io, ...(place === undefined ? {} : { directory: place }) }
+  const runId =
+    flags.here === true || uses.includes('replay')
+      ? await findRun(at, 'last')
+      : (await findAnyRun(at, 'last', { mayBeCopy: true })).runId
   return { ...named, ...Object.fromEntries(uses.map((flag) => [flag, runId])) }
 }
 

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { CaissonError } from '#specs/errors.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host, RunOptions } from '../../host.ts'
-import { type CarriedRun, followStarted, ownRun, startInService } from '../carried-run.ts'
+import { type CarriedRun, followInFleet, followStarted, ownRun, startInService } from '../carried-run.ts'
 import { openDesktopNotices } from '../desktop-notices.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
@@ -18,6 +18,7 @@ import { Notices } from '../render/notices.ts'
 import { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 import { checkOutputFile, giveAnswer } from './answer-output.ts'
+import { type OpenedChanges, openChanges, ownChanges } from './changes-of-run.ts'
 import { runDetached, tellStarted } from './detach.ts'
 import { follow, followAsJson } from './follow.ts'
 import { reviewAndApply } from './review-changes.ts'
@@ -94,9 +95,9 @@ async function detach(io: Io, options: RunOptions, flags: RunFlags): Promise<Exi
     onNotes: (notes: readonly string[]) =>
       io.stderr.write(notes.map((note) => `${withFlags(note)}\n`).join('')),
   }
-  const runId = await startInService(io, hostOf(io, flags.config), told, place)
-  if (runId === undefined) return await runDetached(io, options, flags)
-  tellStarted(io, runId)
+  const started = await startInService(io, hostOf(io, flags.config), told, place)
+  if (started === undefined) return await runDetached(io, options, flags)
+  tellStarted(io, started.runId)
   return exitCodes.completed
 }
 
@@ -153,8 +154,13 @@ function beginNew(io: Io, flags: RunFlags, page: RunPage | undefined): Begin {
     // Somebody can answer on the page.
     const options =
       page === undefined ? given : { ...given, approvals: { ...given.approvals, interactive: true } }
-    const runId = page?.isOwn === true ? undefined : await startInService(io, host, options, flags)
-    const carried = runId === undefined ? ownRun(await host.run(options)) : await followStarted(host, runId)
+    const started = page?.isOwn === true ? undefined : await startInService(io, host, options, flags)
+    const carried =
+      started === undefined
+        ? ownRun(await host.run(options))
+        : started.isOfFleet
+          ? await followInFleet(io, started.runId)
+          : await followStarted(host, started.runId)
     await page?.tell(carried.run.id)
     return carried
   }
@@ -200,14 +206,16 @@ async function runShown(io: Io, given: RunOptions, flags: ShowFlags, begin: Begi
     )
   const asked = isInteractive && state.end?.outcome !== 'cancelled'
   const review = () =>
-    reviewNotes(io, host, run.id, { choice: noteChoice(flags.acceptMemory, asked, state), state })
+    carried.hear === undefined
+      ? reviewNotes(io, host, run.id, { choice: noteChoice(flags.acceptMemory, asked, state), state })
+      : undefined
   if (state.changes === null) {
     await review()
     return { code: exitCodeOfEnd(state.end), end: state.end }
   }
   const choice = flags.apply ?? (asked ? 'ask' : 'nobody')
   const isSilent = flags.quiet === true && (choice !== 'ask' || state.changes.entries === 0)
-  const home = await reviewAndApply(io, host, run.id, {
+  const home = await reviewAndApply(io, await changesOf(io, host, carried), {
     choice,
     state,
     ...(isSilent ? { emit: async () => undefined } : {}),
@@ -281,14 +289,20 @@ async function runJson(io: Io, options: RunOptions, flags: ShowFlags, begin: Beg
     if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
   }
   if (state.changes === null) return { code: exitCodeOfEnd(state.end), end: state.end }
-  const home = await reviewAndApply(io, host, run.id, { choice: flags.apply ?? 'nobody', state, emit })
+  const opened = await changesOf(io, host, carried)
+  const home = await reviewAndApply(io, opened, { choice: flags.apply ?? 'nobody', state, emit })
   return { code: state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end), end: state.end }
 }
 
 /** Says when the service that has the run does not answer. */
-function watchCarried(host: Host, { run, leave }: CarriedRun, say: (line: string) => void): Disposable {
-  if (leave === undefined) return { [Symbol.dispose]: () => undefined }
+function watchCarried(host: Host, { run, leave, hear }: CarriedRun, say: (line: string) => void): Disposable {
+  hear?.(say)
+  if (leave === undefined || hear !== undefined) return { [Symbol.dispose]: () => undefined }
   return watchAnswers(host, run.id, { say, leaving: 'To leave it to the service, close this terminal.' })
+}
+
+async function changesOf(io: Io, host: Host, { run, hear }: CarriedRun): Promise<OpenedChanges> {
+  return hear === undefined ? await ownChanges(host, run.id) : await openChanges(io, run.id)
 }
 
 /** The command that carries a plan out where it was made. */

@@ -105,7 +105,8 @@ class Served {
       const events = this.events.slice(from - 1)
       return [200, { events, next: this.events.length + 1, isLast: false }]
     }
-    if (pathname === '/v1/approvals') return [200, { approvals: [...this.waiting].map(asked) }]
+    if (pathname === '/v1/approvals')
+      return [200, { approvals: [...this.waiting].map(asked), hasMore: false }]
     const id = pathname.split('/').at(-1) ?? ''
     const decided = { type: 'about:blank', title: 't', status: 409, code: 'decided', detail: 'by a rule' }
     return this.waiting.has(id) ? [200, asked(id)] : [409, decided]

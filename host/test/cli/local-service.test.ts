@@ -143,7 +143,7 @@ describe('the service of this user', () => {
     expect(secrets([...seen, ...other.seen])).toEqual([])
   })
 
-  it('of a fleet gets no run of a command, which carries it out itself and says so [H.02]', async () => {
+  it('of a fleet gets no run of an editor, whose own process carries it out and says so [H.02]', async () => {
     const home = await temporaryFolder('local-service')
     const says = { status: 'running', version, isOfFleet: true }
     const { seen } = await standIn(home, { says, started: accept })
@@ -155,7 +155,7 @@ describe('the service of this user', () => {
       onNotes: (lines: readonly string[]) => notes.push(...lines),
     }
     const io = { version, stdout: new PassThrough() } as unknown as Io
-    expect(await startInService(io, host, options, {})).toBe(undefined)
+    expect(await startInService(io, host, options, { mayBeElsewhere: false })).toBe(undefined)
     expect(notes.join('\n')).toContain('is one of a fleet')
     expect(seen.map(({ path: asked }) => asked)).toEqual(['/healthz'])
   })

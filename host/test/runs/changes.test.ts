@@ -4,6 +4,7 @@ import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
+import { ownChanges } from '../../cli/commands/changes-of-run.ts'
 import { type ApplyChoice, reviewAndApply } from '../../cli/commands/review-changes.ts'
 import { runsShow } from '../../cli/commands/runs.ts'
 import { runCli } from '../../cli/main.ts'
@@ -158,7 +159,11 @@ describe('changes that nobody applied', () => {
   it('are no failure where no apply was requested, and are one where nobody said so [H.01 W.01]', async () => {
     const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
     const codeOf = async (choice: ApplyChoice) =>
-      (await said(run, (io) => reviewAndApply(io, run.host, changedRunId, { choice, state }))).code
+      (
+        await said(run, async (io) =>
+          reviewAndApply(io, await ownChanges(run.host, changedRunId), { choice, state }),
+        )
+      ).code
     expect([await codeOf(false), await codeOf('nobody')]).toEqual([0, 5])
     await writeFile(path.join(run.directory, 'a.txt'), 'in the way')
     expect(await codeOf(true)).toBe(5)

@@ -7,6 +7,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import * as z from 'zod'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import { ownChanges } from '../../cli/commands/changes-of-run.ts'
 import { reviewAndApply } from '../../cli/commands/review-changes.ts'
 import { exitCodes } from '../../cli/exit-codes.ts'
 import { finish, testBench } from '../support/runs.ts'
@@ -119,7 +120,7 @@ describe('hooks and host tools in a VM', () => {
     const streams = { stdin: Readable.from([]), stdout: new PassThrough(), stderr: new PassThrough() }
     const io = { ...streams, env: {}, version: '0' }
     const emit = async (event: object): Promise<void> => void said.push(event)
-    const code = await reviewAndApply(io, bench.host, run.id, { choice: true, state, emit })
+    const code = await reviewAndApply(io, await ownChanges(bench.host, run.id), { choice: true, state, emit })
     expect([code, said]).toEqual([
       exitCodes.notAllApplied,
       [expect.objectContaining({ changes: 3, apply: null })],

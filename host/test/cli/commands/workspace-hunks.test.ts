@@ -4,6 +4,7 @@ import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
+import { ownChanges } from '../../../cli/commands/changes-of-run.ts'
 import { reviewAndApply } from '../../../cli/commands/review-changes.ts'
 import { runCli } from '../../../cli/main.ts'
 import { changedRunId, runThatChanged } from '../../support/changed-run.ts'
@@ -91,7 +92,11 @@ describe('hunks at the command line', () => {
       end: { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const,
       heldBack: null,
     }
-    const done = reviewAndApply(terminal, host, changedRunId, { choice: 'ask', state, quietMs: 1 })
+    const done = reviewAndApply(terminal, await ownChanges(host, changedRunId), {
+      choice: 'ask',
+      state,
+      quietMs: 1,
+    })
     await person.sees('2 · some; choose paths and hunks')
     person.type('2\r')
     await person.sees('Apply which?')

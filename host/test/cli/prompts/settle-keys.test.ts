@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import type { ApprovalAnswer } from '../../../approvals/queue.ts'
+import { ownChanges } from '../../../cli/commands/changes-of-run.ts'
 import { reviewAndApply } from '../../../cli/commands/review-changes.ts'
 import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
 import { collectKeys, readLine, settleKeys } from '../../../cli/prompts/terminal-input.ts'
@@ -123,7 +124,7 @@ describe('text that is typed while a question appears', () => {
           env: {},
           version: '0',
         }
-        const done = reviewAndApply(io, host, 'run-1', {
+        const done = reviewAndApply(io, await ownChanges(host, 'run-1'), {
           choice: 'ask',
           state: {
             end: { outcome: 'completed', reason: 'completed', message: '', summary: '' },
