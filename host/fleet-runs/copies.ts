@@ -10,7 +10,7 @@ import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import type { FleetBlobs } from '../fleet/blobs.ts'
 import type { Fleet } from '../fleet/fleet.ts'
-import { readRows } from '../fleet/journal-rows.ts'
+import { type ReadRow, readRows } from '../fleet/journal-rows.ts'
 import { RunRows } from '../fleet/run-rows.ts'
 import { removeRun } from '../fleet/upkeep.ts'
 import { copyMarker, findFleetMark, markFleet } from '../journal/fleet-mark.ts'
@@ -65,6 +65,10 @@ export class FleetCopies implements RunSource {
 
   isHere(runId: string): boolean {
     return this.#isHere(runId)
+  }
+
+  async *lines(runId: string): AsyncGenerator<ReadRow, void> {
+    yield* readRows(this.#fleet.database, this.#fleet.runs, runId)
   }
 
   async requests(runs: readonly SharedRun[]): Promise<JournalEvent[]> {

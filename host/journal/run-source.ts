@@ -1,5 +1,6 @@
 /** Where the runs are read that other hosts carry out. Their folders on this host are copies, which reading brings up to date. */
 import type { JournalEvent } from '#specs/protocol/event.ts'
+import type { JournalPoint } from './journal-lines.ts'
 import type { RunPaths } from './run-paths.ts'
 import type { CheckedRunQuery } from './run-query.ts'
 import type { SharedRun } from './shared-run.ts'
@@ -22,6 +23,8 @@ export interface RunSource {
   idsFrom(prefix: string, limit: number): Promise<string[]>
   /** Whether this process carries the run out: then its folder here is the truth. */
   isHere(runId: string): boolean
+  /** Its lines, in order. @throws {CaissonError} `state_corrupted`, `run_not_found` */
+  lines(runId: string): AsyncIterable<{ readonly event: JournalEvent; readonly end: JournalPoint }>
   /** The lines of the open questions, without those that are damaged. */
   requests(runs: readonly SharedRun[]): Promise<JournalEvent[]>
   /**

@@ -27,7 +27,7 @@ import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
 import { copyMarker } from './fleet-mark.ts'
 import { importedLinesOf, readImported } from './imported.ts'
-import { type JournalPoint, readLineAt, readTail } from './journal-lines.ts'
+import { type JournalPoint, journalStart, readLineAt, readTail } from './journal-lines.ts'
 import {
   type JournalReading,
   readOutline,
@@ -196,16 +196,29 @@ export class RunStore {
   ): Promise<JournalReading> {
     await this.#check()
     const { directory, journal } = await this.#upToDate(runId)
-    if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
-    return readWholeJournal(journal, runId, visit)
+    if (isThere(directory)) return readWholeJournal(journal, runId, visit)
+    let last = journalStart
+    for await (const { event, end } of this.#beginning(runId)) {
+      visit(event, end)
+      last = end
+    }
+    return { end: last, tornBytes: 0, length: 'open' }
   }
 
   /** Like {@link read}, as far as the caller asks: it holds some 256 KiB of the journal, and the file open. */
   async *stream(runId: string): AsyncGenerator<JournalEvent, void> {
     await this.#check()
     const { directory, journal } = await this.#upToDate(runId)
-    if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
-    for await (const { lines } of readWholeEvents(journal, runId)) for (const { event } of lines) yield event
+    if (!isThere(directory)) for await (const { event } of this.#beginning(runId)) yield event
+    else
+      for await (const { lines } of readWholeEvents(journal, runId))
+        for (const { event } of lines) yield event
+  }
+
+  /** The lines of a run of a fleet that this process has taken, while its folder is made. @throws {CaissonError} `run_not_found` */
+  async *#beginning(runId: string) {
+    if (this.#source?.isHere(runId) !== true) throw noRun(runId)
+    yield* this.#source.lines(runId)
   }
 
   /** The state folded from all events of a run. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
@@ -332,7 +345,9 @@ export class RunStore {
     checkApprovalBounds(bounds)
     if (runId !== undefined) {
       const shared = await this.#source?.refresh(this.paths(runId))
-      if (shared !== undefined) return shared.hasEnded || shared.seq === 0 ? [] : await this.#pendingOf(runId)
+      // Without a folder this process begins the run, and its agent asks again.
+      const asks = shared?.hasEnded === false && shared.seq > 0 && isThere(this.paths(runId).directory)
+      if (shared !== undefined) return asks ? await this.#pendingOf(runId) : []
     }
     if (runId !== undefined)
       return (await this.isLive(runId)) || this.#canContinue(runId) ? await this.#pendingOf(runId) : []
@@ -679,6 +694,10 @@ async function readRequests(
     found.push({ runId, at: line.at, approval })
   }
   return found
+}
+
+function isThere(place: string): boolean {
+  return statSync(place, { throwIfNoEntry: false }) !== undefined
 }
 
 function isServiceWorkspace(home: string, directory: string): boolean {

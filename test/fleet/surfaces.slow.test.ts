@@ -482,6 +482,16 @@ it('caisson run starts a run of the fleet, follows it, and applies its changes h
   expect(other.stdout).toMatch(/the service refused: [\s\S]* This process carries out the run\./)
 }, 120_000)
 
+it('caisson run follows a run that its own host carries out from its first moment on', async () => {
+  const caisson = caissonAt(0, workspace)
+  for (let round = 0; round < 5; round += 1) {
+    const { stdout, stderr } = await caisson('run', '-w', workspace, 'please write', '--json')
+    const lines = stdout.trim().split('\n')
+    expect([stderr, JSON.parse(lines[0] ?? '')]).toMatchObject(['', { seq: 1, event: { type: 'run-start' } }])
+    expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({ source: 'summary', changes: 1, apply: null })
+  }
+}, 120_000)
+
 it('the command line steers, pauses, continues and cancels a run at work on another host, under its own name', async () => {
   released = false
   const asked = () => model.asked.filter(({ text }) => text.includes('do hang')).length
