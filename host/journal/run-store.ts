@@ -215,7 +215,7 @@ export class RunStore {
         for (const { event } of lines) yield event
   }
 
-  /** The lines of a run of a fleet that this process has taken, while its folder is made. @throws {CaissonError} `run_not_found` */
+  /** Lines of a run of a fleet that this process has taken, while its folder is made. @throws {CaissonError} `run_not_found` */
   async *#beginning(runId: string) {
     if (this.#source?.isHere(runId) !== true) throw noRun(runId)
     yield* this.#source.lines(runId)
