@@ -145,11 +145,10 @@ export class FleetMember implements RunFences, AsyncDisposable {
     return request === undefined ? undefined : { start: (request as { start?: unknown } | null)?.start }
   }
 
-  /** Name of the host that has the folder to which the changes of a run were applied. Null: no host has had the run. */
-  async appliedOn(runId: string): Promise<{ readonly name: string | null; readonly isHere: boolean }> {
+  /** Name of the host that wrote to a run last, or carried it out. Null: no host has had it. */
+  async lastHostOf(runId: string): Promise<string | null> {
     const { carriedBy, enteredBy } = await this.#fleet.runs.places(runId)
-    const name = enteredBy ?? carriedBy
-    return { name, isHere: name === this.#fleet.name }
+    return enteredBy ?? carriedBy
   }
 
   /** Says how to find or make the workspace of a run that was submitted so. */

@@ -491,6 +491,28 @@ export class RunStore {
   }
 
   /**
+   * Whether this machine has all that is applied of a run: of a fleet, several hosts can have applied parts of it, each to its
+   * own directory. @throws {CaissonError} `run_not_found`, `state_corrupted`
+   */
+  async appliedHere(runId: string): Promise<boolean> {
+    const applied = new Set<string>()
+    let isListed = true
+    const fold = new RunFold()
+    await this.visit(runId, (line, end) => {
+      fold.next(line, end)
+      const { event } = line
+      if (event.type !== 'apply-end' && event.type !== 'undo-end') return
+      const { paths = [] } = event
+      isListed &&= paths.length === (event.type === 'apply-end' ? event.applied : event.restored)
+      for (const one of paths)
+        if (event.type === 'apply-end') applied.add(one)
+        else applied.delete(one)
+    })
+    const count = isListed ? applied.size : (fold.state.applied ?? 0)
+    return (readAppliedCount(this.paths(runId).directory) ?? 0) === count
+  }
+
+  /**
    * Whether a run worked on a directory. Workspaces that services of a fleet make have another place on each host.
    * @param workspace of the run @param directory real path
    */

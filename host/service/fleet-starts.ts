@@ -116,14 +116,13 @@ export class FleetStarts {
     const { success, data } = Start.safeParse((await fleet.submittedAs(earlier.id))?.start)
     if (!success || data.workspace.kind === 'directory') return undefined
     if ((earlier.state.applied ?? 0) === 0) return data.workspace
-    const { name, isHere } = await fleet.appliedOn(earlier.id)
-    if (!isHere)
-      throw new Refusal(
-        409,
-        'not_possible_now',
-        `the changes of ${earlier.id} were applied on the host ${name ?? 'unknown'} of the fleet`,
-        { remedy: `send the request to the service of ${name ?? 'that host'}, or name a workspace` },
-      )
+    if (!(await host.runs.appliedHere(earlier.id))) {
+      const name = (await fleet.lastHostOf(earlier.id)) ?? 'unknown'
+      const message = `what was applied of ${earlier.id} is not on this host alone; the host ${name} of the fleet wrote to it last`
+      throw new Refusal(409, 'not_possible_now', message, {
+        remedy: 'send the request to the host that applied all of it, or name a workspace',
+      })
+    }
     const directory = await this.#placeOf(earlier.id, data.workspace)
     const { id } = await uploads.take(host.packWorkspace(directory), caller)
     return { kind: 'upload', id }

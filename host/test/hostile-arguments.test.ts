@@ -162,6 +162,7 @@ const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, valu
   'runs.stream': [anyText, async (host, value) => await host.runs.stream(value).next()],
   'runs.fold': [anyText, (host, value) => host.runs.fold(value)],
   'runs.summary': [wrongText, (host, value) => host.runs.summary(value)],
+  'runs.appliedHere': [anyText, (host, value) => host.runs.appliedHere(value)],
   'runs.pendingApprovals, its bounds': [
     wrongOptions,
     (host, value) => host.runs.pendingApprovals(undefined, value),

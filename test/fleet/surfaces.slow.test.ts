@@ -791,8 +791,9 @@ it.each(['empty', 'uploaded'] as const)(
     expect(applied).toMatchObject({ applied: ['made.txt'], conflicts: [] })
     expect(await readFile(path.join(directory, 'made.txt'), 'utf8')).toBe('made\n')
     expect(await refusalOf(start({ continue: run }))).toMatchObject({
-      ...{ status: 409, detail: `the changes of ${run} were applied on the host three of the fleet` },
-      remedy: 'send the request to the service of three, or name a workspace',
+      status: 409,
+      detail: `what was applied of ${run} is not on this host alone; the host three of the fleet wrote to it last`,
+      remedy: 'send the request to the host that applied all of it, or name a workspace',
     })
     // It makes the same file again, which is no change.
     const next = { run: await start({ continue: run }, 2) }

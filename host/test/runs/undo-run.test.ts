@@ -210,3 +210,21 @@ async function cutUndo({ host }: ChangedRun, at: number): Promise<void> {
   })
   expect(!result.ok || result.value.stopped !== undefined).toBe(true)
 }
+
+it('a run says whether all that was applied of it is on this machine [W.03]', async () => {
+  const { host } = await runThatChanged(before, after)
+  const { runs } = host
+  expect(await runs.appliedHere(changedRunId)).toBe(true)
+  await (await host.changes(changedRunId)).apply({ paths: ['a.txt', 'b.txt'] })
+  expect(await runs.appliedHere(changedRunId)).toBe(true)
+  await host.undo(changedRunId)
+  await (await host.changes(changedRunId)).apply({ paths: ['a.txt'] })
+  expect(await runs.appliedHere(changedRunId)).toBe(true)
+  // Another host of its fleet applies another path, and its log begins with that.
+  await using record = await RunRecord.open(runs.paths(changedRunId))
+  await record.host({
+    ...{ type: 'apply-end', applied: 1, paths: ['b.txt'], total: 1 },
+    ...{ leftOut: 0, conflicts: [], failed: [] },
+  })
+  expect(await runs.appliedHere(changedRunId)).toBe(false)
+})
