@@ -315,6 +315,11 @@ export class FleetMember implements RunFences, AsyncDisposable {
     return await this.#fleet.requests.countUploads(mark)
   }
 
+  /** For an upload that no run uses. */
+  async removeUpload(uploadId: string): Promise<void> {
+    await this.#fleet.requests.removeUpload(uploadId)
+  }
+
   async hasUpload(uploadId: string): Promise<boolean> {
     return (await this.#fleet.requests.findUpload(uploadId)) !== undefined
   }

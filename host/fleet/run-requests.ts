@@ -75,6 +75,11 @@ export class RunRequests {
     )
   }
 
+  /** Of a run that was not submitted. */
+  async removeUpload(uploadId: string): Promise<void> {
+    await this.#database.query('DELETE FROM caisson.uploads WHERE upload_id = $1', [uploadId])
+  }
+
   /** Undefined: there is none, or it was removed since no run needed it. */
   async findUpload(uploadId: string, queries: Queries = this.#database): Promise<Blob | undefined> {
     const [row] = await queries.query<{ sha256: string; bytes: string }>(

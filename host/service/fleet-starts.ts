@@ -59,15 +59,29 @@ export interface FleetStartsOptions {
   readonly onRun: (run: Run, caller: string | undefined) => void
 }
 
+/** Where a run works. */
+export interface Placed {
+  readonly workspace: Workspace
+  /** Whether the workspace was uploaded for this run alone. Absent: no. */
+  readonly isCopy?: boolean
+}
+
 export interface FleetRequest {
   /** Without workspace; with all metadata and limits that the run has. */
   readonly request: Request
-  readonly workspace: Workspace
+  /** Asked once the request has proved to be one. */
+  readonly place: () => Promise<Placed>
   /** Name of the caller; undefined: the owner. */
   readonly caller: string | undefined
   /** Runs of the caller at work on all hosts; null: no bound. */
   readonly maxAtWork: number | null
   readonly key: SubmissionKey | undefined
+}
+
+interface Submitted {
+  readonly runId: string
+  readonly isNew: boolean
+  readonly body?: string
 }
 
 export class FleetStarts {
@@ -78,18 +92,25 @@ export class FleetStarts {
   }
 
   /** @throws {OptionsError} for options that no host takes */
-  async submit({
-    request,
-    workspace,
-    caller,
-    maxAtWork,
-    key,
-  }: FleetRequest): Promise<{ readonly runId: string; readonly isNew: boolean; readonly body?: string }> {
-    const { host, fleet } = this.#options
+  async submit(given: FleetRequest): Promise<Submitted> {
+    const { host, uploads } = this.#options
+    const { request } = given
     if (!('workflow' in request))
       host.checkRun({ ...optionsOf(request), workspace: '/' } as unknown as RunOptions)
+    const { workspace, isCopy = false } = await given.place()
+    try {
+      return await this.#submit(given, workspace)
+    } catch (error) {
+      // After another failure the fleet may have the run.
+      const isRefused = CaissonError.from(error).code === 'queue_full'
+      if (isRefused && isCopy && workspace.kind === 'upload') await uploads.discard(workspace.id)
+      throw error
+    }
+  }
+
+  async #submit({ request, caller, maxAtWork, key }: FleetRequest, workspace: Workspace): Promise<Submitted> {
     const { model = '', metadata = {} } = request
-    return await fleet.submit({
+    return await this.#options.fleet.submit({
       about: {
         prompt: 'workflow' in request ? '' : request.prompt,
         workspace: workspace.kind === 'directory' ? workspace.path : '',
@@ -111,11 +132,11 @@ export class FleetStarts {
    * Where a run works that continues another one and names no workspace. Undefined: as that one, on a directory. What was
    * applied to a workspace that a host made goes along as an upload. @throws {Refusal} 409 when another host has it
    */
-  async workspaceAfter(earlier: RunSummary, caller: Caller): Promise<Workspace | undefined> {
+  async workspaceAfter(earlier: RunSummary, caller: Caller): Promise<Placed | undefined> {
     const { host, fleet, uploads } = this.#options
     const { success, data } = Start.safeParse((await fleet.submittedAs(earlier.id))?.start)
     if (!success || data.workspace.kind === 'directory') return undefined
-    if ((earlier.state.applied ?? 0) === 0) return data.workspace
+    if ((earlier.state.applied ?? 0) === 0) return { workspace: data.workspace }
     if (!(await host.runs.appliedHere(earlier.id))) {
       const name = (await fleet.lastHostOf(earlier.id)) ?? 'unknown'
       const message = `what was applied of ${earlier.id} is not on this host alone; the host ${name} of the fleet wrote to it last`
@@ -125,7 +146,7 @@ export class FleetStarts {
     }
     const directory = await this.#placeOf(earlier.id, data.workspace)
     const { id } = await uploads.take(host.packWorkspace(directory), caller)
-    return { kind: 'upload', id }
+    return { workspace: { kind: 'upload', id }, isCopy: true }
   }
 
   /** Carries out what any host of the fleet submitted, as many as this host has slots. */

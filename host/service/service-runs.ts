@@ -27,7 +27,7 @@ import {
   WorkspaceManager,
 } from '../index.ts'
 import { actorOf, type Caller, seesAll } from './callers.ts'
-import type { FleetRequest, FleetStarts } from './fleet-starts.ts'
+import type { FleetStarts, Placed } from './fleet-starts.ts'
 import {
   givenMetadata,
   isVisible,
@@ -339,15 +339,15 @@ export class ServiceRuns {
   ): Promise<StartedRun> {
     const { metadata, key } = given
     const earlier = 'continue' in request ? request.continue : undefined
-    const place =
+    const place = async (): Promise<Placed> =>
       uploadedWorkspace === undefined
         ? await this.#placeToSubmit(starts, { workspace, earlier }, caller)
-        : ({ kind: 'upload', id: uploadedWorkspace } as const)
+        : { workspace: { kind: 'upload', id: uploadedWorkspace } }
     const { limits, ...rest } = request
     return await this.#options.quotas.start(caller, limits, async (within) => {
       const limited = { ...rest, ...(within === undefined ? {} : { limits: within }), metadata }
       const submission = {
-        ...{ request: limited as StartRequest, workspace: place, key },
+        ...{ request: limited as StartRequest, place, key },
         caller: ownerMetadata(caller)[ownerField],
         maxAtWork: caller.account?.quotas.maxRuns ?? null,
       }
@@ -360,15 +360,15 @@ export class ServiceRuns {
     starts: FleetStarts,
     { workspace, earlier }: { readonly workspace: string | undefined; readonly earlier: string | undefined },
     caller: Caller,
-  ): Promise<FleetRequest['workspace']> {
+  ): Promise<Placed> {
     if (workspace !== undefined) {
       await this.#requireOwnPlace(workspace, caller)
-      return { kind: 'directory', path: await this.workspaceOf(workspace) }
+      return { workspace: { kind: 'directory', path: await this.workspaceOf(workspace) } }
     }
-    if (earlier === undefined) return { kind: 'empty' }
+    if (earlier === undefined) return { workspace: { kind: 'empty' } }
     const run = await this.summary(earlier)
     const made = await starts.workspaceAfter(run, caller)
-    return made ?? { kind: 'directory', path: await this.workspaceOf(run.workspace) }
+    return made ?? { workspace: { kind: 'directory', path: await this.workspaceOf(run.workspace) } }
   }
 
   /** Of the request, or of the run that it continues. Undefined: it has one of its own. */

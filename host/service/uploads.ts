@@ -95,6 +95,12 @@ export class Uploads {
     return await this.#host.unpackWorkspace(archive, path.join(this.#folder, id), options)
   }
 
+  /** For one that no run uses. What cannot be removed now, the fleet and `caisson clean` remove later. */
+  async discard(id: string): Promise<void> {
+    await rm(path.join(this.#folder, id), { recursive: true, force: true }).catch(() => undefined)
+    await this.#fleet?.removeUpload(id).catch(() => undefined)
+  }
+
   /** The folder here of one that was uploaded to any host of the fleet. @throws {CaissonError} `file_not_found` */
   async bring(id: string): Promise<string> {
     const directory = path.join(this.#folder, id)

@@ -1,7 +1,7 @@
 // Services of two hosts of a fleet over one PostgreSQL, with real requests and no VM.
-import { mkdir } from 'node:fs/promises'
+import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { noteUse } from '../../host/fleet/caller-use.ts'
 import { Fleet } from '../../host/fleet/fleet.ts'
@@ -197,6 +197,28 @@ it('too many waiting runs are refused with the time until the next one starts', 
   const refused = await first.start()
   expect([refused.status, refused.json]).toMatchObject([429, { code: 'queue_full' }])
   expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+})
+
+it('a workspace that goes along with a run is uploaded once the run can be submitted, and removed where the queue has no room', async () => {
+  const { first, fleet, folder } = await openFleet({ bounds: { maxWaiting: 1 } })
+  const earlier = idOf(await first.start())
+  await fleet.database.query(
+    `UPDATE caisson.runs SET outline = jsonb_set(outline, '{state,applied}', '1'), carried_by = 'host-1'
+      WHERE run_id = $1`,
+    [earlier],
+  )
+  const uploads = async () => {
+    const rows = await fleet.database.query('SELECT upload_id FROM caisson.uploads')
+    const folders = await readdir(path.join(folder, 'home-0', 'service', 'workspaces'))
+    return [rows.length, folders.filter((name) => name.startsWith('workspace-')).length]
+  }
+  const put = vi.spyOn(FleetMember.prototype, 'storeUpload')
+  const wrong = await first.start({ continue: earlier, tools: { deny: ['no_such_tool'] } })
+  expect([wrong.status, put.mock.calls.length]).toEqual([400, 0])
+  const refused = await first.start({ continue: earlier })
+  expect([refused.status, refused.json]).toMatchObject([429, { code: 'queue_full' }])
+  expect(put).toHaveBeenCalledTimes(1)
+  expect(await uploads()).toEqual([0, 0])
 })
 
 it('a key of the command line is known by all hosts, and revoked on all within a second', async () => {
