@@ -40,8 +40,8 @@ export type CarriedEnd =
 export interface PlaceSettings extends CommandSettings {
   /** In this process, whatever services there are. */
   readonly here?: boolean | undefined
-  /** Whether a host of a fleet may carry it out. Default: true. */
-  readonly mayBeElsewhere?: boolean
+  /** By any host of the fleet of the service, and by nobody else. Default: false. */
+  readonly fleet?: boolean | undefined
 }
 
 /** A run that the service of this user has started. */
@@ -50,6 +50,8 @@ export interface StartedRun {
   /** Any host of the fleet of the service carries it out. */
   readonly isOfFleet: boolean
 }
+
+const howToServe = 'start a service of the fleet: caisson serve --fleet'
 
 /** How long a run that was started may be out of reach. */
 const reachMs = 10_000
@@ -67,8 +69,9 @@ export function ownRun(run: Run): CarriedRun {
 
 /**
  * Starts a run in the service of this user. Undefined without a service, and where the service does not take the run; then
- * `say` gets a line why.
- * @throws {CaissonError} where nobody can carry it out, or nobody knows whether the service does
+ * `onNotes` gets a line why.
+ * @throws {CaissonError} where nobody can carry it out, or nobody knows whether the service does; with `fleet` also where the
+ *   fleet does not take it
  */
 export async function startInService(
   io: Io,
@@ -78,14 +81,19 @@ export async function startInService(
 ): Promise<StartedRun | undefined> {
   if (settings.here === true) return undefined
   const say = (line: string): void => options.onNotes?.([line])
-  const sayHere = (why: string): undefined =>
-    void say(`${sanitizeLine(why, 1_000)}. This process carries out the run.`)
+  const { fleet = false } = settings
+  const sayHere = (why: string, remedy = 'correct that, or run it without --fleet'): undefined => {
+    const line = sanitizeLine(why, 1_000)
+    if (fleet) throw new CaissonError('not_possible_now', `--fleet: ${line}`, { remedy })
+    say(`${line}. This process carries out the run.`)
+  }
   const service = await findLocalService(host.folders.home, io.version)
-  if (service === undefined) return undefined
+  if (service === undefined) return fleet ? sayHere('no service of yours runs here', howToServe) : undefined
   if ('problem' in service) return sayHere(service.problem)
   const { isOfFleet = false } = service
-  if (isOfFleet && settings.mayBeElsewhere === false)
-    return sayHere('the service is one of a fleet, whose hosts carry out its runs')
+  if (fleet && !isOfFleet) return sayHere('the service is in no fleet', howToServe)
+  if (isOfFleet && !fleet)
+    return sayHere('the service is one of a fleet; --fleet lets its hosts carry out the run')
   const asked = await askFor(host, options, settings, { isOfFleet })
   if ('reason' in asked) return sayHere(asked.reason)
   const started = await startRun(service, asked.request)

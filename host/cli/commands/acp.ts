@@ -25,7 +25,7 @@ export async function acp(io: Io, flags: AcpFlags): Promise<ExitCode> {
   const runs: RunStarter = {
     start: async ({ onNotes, ...options }) => {
       const told = { ...options, onNotes: (notes: readonly string[]) => onNotes?.(notes.map(withFlags)) }
-      const started = await startInService(io, host, told, { ...flags, mayBeElsewhere: false })
+      const started = await startInService(io, host, told, flags)
       return (
         started?.runId ?? (await startDetached(io, host, { kind: 'run', options, overrides, apply: false }))
       )

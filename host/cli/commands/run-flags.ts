@@ -61,6 +61,8 @@ export interface RunFlags extends VmFlags, Detail {
   readonly detach?: boolean
   /** Carries the run out in this process, also while a service runs. */
   readonly here?: boolean
+  /** Lets any host of the fleet of the service carry the run out, and nobody else. */
+  readonly fleet?: boolean
   /** Shows the run on the web page too. */
   readonly web?: boolean
   /** Prints the final answer alone. */
@@ -84,9 +86,9 @@ export async function nameLast(io: Io, flags: RunFlags, place: string | undefine
   if (uses.length === 0) return named
   const at = { ...io, ...(place === undefined ? {} : { directory: place }) }
   const runId =
-    flags.here === true || uses.includes('replay')
-      ? await findRun(at, 'last')
-      : (await findAnyRun(at, 'last', { mayBeCopy: true })).runId
+    flags.fleet === true && !uses.includes('replay')
+      ? (await findAnyRun(at, 'last', { mayBeCopy: true })).runId
+      : await findRun(at, 'last')
   return { ...named, ...Object.fromEntries(uses.map((flag) => [flag, runId])) }
 }
 

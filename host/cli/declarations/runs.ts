@@ -47,7 +47,16 @@ export function addRunCommand(command: Command, run: RunAction, { example }: Com
         ['json', 'quiet', 'output'],
       ),
     )
-    .option('--here', 'run in this process, also while a service of yours runs (caisson serve)')
+    .addOption(
+      new Option(
+        '--here',
+        'run in this process, also while a service of yours runs (caisson serve)',
+      ).conflicts(['fleet']),
+    )
+    .option(
+      '--fleet',
+      'let any host of the fleet of your service run it; each needs the folder at the same path',
+    )
     .addOption(
       new Option('--web', 'show the run on the web page too; questions can be answered there').conflicts([
         'json',

@@ -143,7 +143,7 @@ describe('the service of this user', () => {
     expect(secrets([...seen, ...other.seen])).toEqual([])
   })
 
-  it('of a fleet gets no run of an editor, whose own process carries it out and says so [H.02]', async () => {
+  it('of a fleet gets no run of a command without --fleet, which carries it out itself and says so [H.02]', async () => {
     const home = await temporaryFolder('local-service')
     const says = { status: 'running', version, isOfFleet: true }
     const { seen } = await standIn(home, { says, started: accept })
@@ -155,9 +155,27 @@ describe('the service of this user', () => {
       onNotes: (lines: readonly string[]) => notes.push(...lines),
     }
     const io = { version, stdout: new PassThrough() } as unknown as Io
-    expect(await startInService(io, host, options, { mayBeElsewhere: false })).toBe(undefined)
+    expect(await startInService(io, host, options, {})).toBe(undefined)
     expect(notes.join('\n')).toContain('is one of a fleet')
     expect(seen.map(({ path: asked }) => asked)).toEqual(['/healthz'])
+  })
+
+  it('that is in no fleet, or not there, gets no run with --fleet, and nobody else does [H.02]', async () => {
+    const home = await temporaryFolder('local-service')
+    const notes: string[] = []
+    const host = new Host({ env: { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH } })
+    const onNotes = (lines: readonly string[]) => void notes.push(...lines)
+    const options = { prompt: 'Count', workspace: home, onNotes }
+    const io = { version, stdout: new PassThrough() } as unknown as Io
+    const remedy = 'start a service of the fleet: caisson serve --fleet'
+    const start = () => startInService(io, host, options, { fleet: true })
+    await expect(start()).rejects.toMatchObject({
+      message: `--fleet: no service of yours runs here; ${remedy}`,
+    })
+    const { seen } = await standIn(home, { says: { status: 'running', version }, started: accept })
+    await expect(start()).rejects.toMatchObject({ message: `--fleet: the service is in no fleet; ${remedy}` })
+    expect(seen.map(({ path: asked }) => asked)).toEqual(['/healthz'])
+    expect(notes).toEqual([])
   })
 
   it('of another version that is one of a fleet is named by commands that leave its runs out, once each; others are not [H.02]', async () => {
