@@ -94,7 +94,7 @@ export async function startInService(
   const who = isOfFleet ? 'A host of the fleet' : 'The service'
   if (io.stdout.isTTY === true) say(`${who} carries out the run; closing this terminal does not end it.`)
   const { notes = [] } = isOfFleet ? {} : await host.runs.summary(runId)
-  options.onNotes?.([...asked.choice.notes, ...notes])
+  options.onNotes?.([...asked.choice.notes, ...notes].map((note) => sanitizeLine(note, 2_000)))
   return { runId, isOfFleet }
 }
 

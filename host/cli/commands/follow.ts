@@ -95,7 +95,7 @@ export async function follow(
 export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => void): Promise<void> {
   const stop = readJsonLines(io.stdin, {
     onInput: (input) => void obey(io, run, input),
-    onProblem: (message) => io.stderr.write(`${message}\n`),
+    onProblem: (message) => io.stderr.write(`${sanitizeLine(message, 1_000)}\n`),
     onEnd: onInputEnd,
   })
   try {

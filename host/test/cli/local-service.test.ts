@@ -18,7 +18,7 @@ import { Service } from '../../service/service.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { runAtWork } from '../support/run-at-work.ts'
 import { commandsIn } from '../support/run-command.ts'
-import { runId } from '../support/run-values.ts'
+import { runId, runStart } from '../support/run-values.ts'
 import { resource, type Seen, standIn, token, version } from './support/stand-in.ts'
 
 const completed = {
@@ -282,6 +282,15 @@ describe('caisson run beside a service', () => {
       expectedModel: { server: null },
       approvals: { mode: 'ask', interactive: true },
     })
+  })
+
+  it('shows the notes of the run sanitized [H.02]', async () => {
+    const { run, workspace, caisson } = await served()
+    await run.record.host({ ...runStart, notes: ['effort has no effect\u001b[2J here'] })
+    const running = caisson('run', 'x', '-w', workspace, '--json')
+    await run.watched
+    await run.end(completed)
+    expect((await running).stderr).toContain('effort has no effect\\e[2J here\n')
   })
 
   it('says in one line why it carries the run out itself, and with --here asks no service [H.02]', async () => {

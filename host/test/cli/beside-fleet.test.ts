@@ -1,0 +1,82 @@
+// Commands beside a service of a fleet: what they say of its words, and what they do where it fails.
+import type { IncomingMessage } from 'node:http'
+import { PassThrough } from 'node:stream'
+import { expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { attach } from '../../cli/commands/attach.ts'
+import { Host } from '../../host.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { commandsIn } from '../support/run-command.ts'
+import { runId } from '../support/run-values.ts'
+import { resource, standIn, version } from './support/stand-in.ts'
+
+const says = { status: 'running', version, isOfFleet: true }
+
+/** A status and its JSON. Undefined: what a service says of one run at work, which never ends. */
+type Reply = readonly [number, unknown] | undefined
+
+/** @param reply to a request but those for events; `lost` breaks its connection */
+async function besideFleet(reply: (method: string, path: string) => Reply | 'lost') {
+  const home = await temporaryFolder('beside-fleet')
+  const env = { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH }
+  await prepareFolders(new Host({ env }).folders)
+  const usual = (path: string): readonly [number, unknown] => {
+    if (path === `/v1/runs/${runId}`) return [200, { ...resource, host: null }]
+    if (path === '/v1/approvals') return [200, { approvals: [], hasMore: false }]
+    if (path.endsWith('/events')) return [200, { events: [], next: 1, isLast: false }]
+    return [404, refusal(404, 'run_not_found', 'there is nothing')]
+  }
+  const service = await standIn(home, {
+    says,
+    started: ({ method = '', url = '', headers, socket }: IncomingMessage, response) => {
+      if (headers.accept === 'text/event-stream')
+        return response.writeHead(200, { 'content-type': headers.accept }).flushHeaders()
+      const { pathname } = new URL(url, 'http://localhost')
+      const given = reply(method, pathname)
+      if (given === 'lost') return void socket.destroy()
+      const [status, body] = given ?? usual(pathname)
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    },
+  })
+  return { ...service, env, caisson: commandsIn(env) }
+}
+
+function refusal(status: number, code: string, detail: string) {
+  return { type: 'about:blank', title: 't', status, code, detail }
+}
+
+/** Sends a signal to what has begun to listen for it since. */
+function signals(): (name: 'SIGINT' | 'SIGTERM') => void {
+  const before = { SIGINT: process.listeners('SIGINT'), SIGTERM: process.listeners('SIGTERM') }
+  return (name) => {
+    for (const listener of process.listeners(name)) if (!before[name].includes(listener)) listener(name)
+  }
+}
+
+it.each([{}, { json: true }])(
+  'what another host says of a cancel is sanitized in an attached terminal, with %j [S1.11]',
+  async (flags) => {
+    const detail = 'its host \u001b]0;owned\u0007\u001b[2J\u202e is away'
+    const { env, seen } = await besideFleet((method, path) =>
+      method === 'POST' && path.endsWith('/cancel')
+        ? [409, refusal(409, 'not_possible_now', detail)]
+        : undefined,
+    )
+    const stdout = new PassThrough()
+    const stderr = new PassThrough()
+    let said = ''
+    for (const output of [stdout, stderr])
+      output.setEncoding('utf8').on('data', (text: string) => (said += text))
+    const send = signals()
+    const attached = attach({ stdin: new PassThrough(), stdout, stderr, env, version }, runId, flags)
+    await expect
+      .poll(() => seen.filter(({ headers }) => headers.accept === 'text/event-stream'))
+      .toHaveLength(1)
+    send('SIGINT')
+    send('SIGINT')
+    await expect.poll(() => said).toContain('Not cancelled: its host \\e]0;owned\\x07\\e[2J\\u{202e} is away')
+    for (const raw of ['\u001b]0', '\u001b[2J', '\u202e']) expect(said).not.toContain(raw)
+    send('SIGTERM')
+    await attached
+  },
+)
