@@ -54,6 +54,8 @@ export interface StartedRun {
 /** How long a run that was started may be out of reach. */
 const reachMs = 10_000
 const retryMs = 50
+/** Between two tries to deny a question. */
+const denyAgainMs = 1_000
 
 /** Of a run that this process carries out. */
 export function ownRun(run: Run): CarriedRun {
@@ -153,12 +155,18 @@ async function endOf(client: RunClient | FleetRun, stateOf: () => Promise<RunSta
 }
 
 async function denyAll(client: RunClient | FleetRun): Promise<void> {
-  for await (const item of client.watch()) {
-    if (item.source !== 'host' || item.event.type !== 'approval-request') continue
-    const { approvalId } = item.event.request
-    if (!client.hasPendingApproval(approvalId)) continue
-    const answer = { decision: 'deny', scope: 'once' } as const
-    await client.answer(approvalId, answer, { by: 'the end of standard input' })
+  for await (const item of client.watch())
+    if (item.source === 'host' && item.event.type === 'approval-request')
+      void deny(client, item.event.request.approvalId).catch(() => undefined)
+}
+
+/** Again while it waits, such as for a service that failed: nobody else may answer it. */
+async function deny(client: RunClient | FleetRun, approvalId: string): Promise<void> {
+  const by = 'the end of standard input'
+  while (client.hasPendingApproval(approvalId)) {
+    const { taken } = await client.answer(approvalId, { decision: 'deny', scope: 'once' }, { by })
+    if (taken) return
+    await Promise.race([client.whenResolved(approvalId), sleep(denyAgainMs)])
   }
 }
 

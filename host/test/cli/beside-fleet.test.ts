@@ -3,9 +3,11 @@ import type { IncomingMessage } from 'node:http'
 import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { followInFleet } from '../../cli/carried-run.ts'
 import { attach } from '../../cli/commands/attach.ts'
 import { Host } from '../../host.ts'
 import { prepareFolders } from '../../state/folders.ts'
+import { someCall } from '../support/run-at-work.ts'
 import { commandsIn } from '../support/run-command.ts'
 import { runId } from '../support/run-values.ts'
 import { resource, standIn, version } from './support/stand-in.ts'
@@ -16,7 +18,7 @@ const says = { status: 'running', version, isOfFleet: true }
 type Reply = readonly [number, unknown] | undefined
 
 /** @param reply to a request but those for events; `lost` breaks its connection */
-async function besideFleet(reply: (method: string, path: string) => Reply | 'lost') {
+async function besideFleet(reply: (method: string, path: string, query: URLSearchParams) => Reply | 'lost') {
   const home = await temporaryFolder('beside-fleet')
   const env = { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH }
   await prepareFolders(new Host({ env }).folders)
@@ -31,14 +33,27 @@ async function besideFleet(reply: (method: string, path: string) => Reply | 'los
     started: ({ method = '', url = '', headers, socket }: IncomingMessage, response) => {
       if (headers.accept === 'text/event-stream')
         return response.writeHead(200, { 'content-type': headers.accept }).flushHeaders()
-      const { pathname } = new URL(url, 'http://localhost')
-      const given = reply(method, pathname)
+      const { pathname, searchParams } = new URL(url, 'http://localhost')
+      const given = reply(method, pathname, searchParams)
       if (given === 'lost') return void socket.destroy()
       const [status, body] = given ?? usual(pathname)
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
     },
   })
   return { ...service, env, caisson: commandsIn(env) }
+}
+
+const digest = 'd'.repeat(64)
+const { runId: _, ...call } = { ...someCall, approvalId: 'ap-1', tool: 'delete_file', arguments: '{}' }
+
+const asks = {
+  ...{ source: 'host', runId, seq: 1, at: 1, prev: '0'.repeat(64), hash: '1'.repeat(64) },
+  event: { type: 'approval-request', kind: 'cooperative', request: call, digest },
+}
+
+/** As the service lists it. */
+function question(run: string) {
+  return { runId: run, at: 1, digest, approval: { ...call, kind: 'cooperative' } }
 }
 
 function refusal(status: number, code: string, detail: string) {
@@ -80,3 +95,27 @@ it.each([{}, { json: true }])(
     await attached
   },
 )
+
+it('the end of standard input denies a question of a run elsewhere, again until the service has taken it [S1.03]', async () => {
+  let refusals = 2
+  const { env, seen } = await besideFleet((method, path, query) => {
+    if (method === 'POST')
+      return refusals-- > 0 ? [503, refusal(503, 'state_unavailable', 'not now')] : [200, { taken: true }]
+    if (path === '/v1/approvals') return [200, { approvals: [question(runId)], hasMore: false }]
+    const events = query.get('from') === '1' ? [asks] : []
+    return path.endsWith('/events') ? [200, { events, next: 2, isLast: false }] : undefined
+  })
+  const stdout = new PassThrough()
+  const carried = await followInFleet(
+    { stdin: new PassThrough(), stdout, stderr: stdout, env, version },
+    runId,
+  )
+  carried.denyRest()
+  const answers = () => seen.flatMap(({ path, body }) => (path.endsWith('/ap-1') ? [JSON.parse(body)] : []))
+  await expect.poll(answers).toHaveLength(3)
+  expect(answers().at(-1)).toMatchObject({ decision: 'deny', by: 'the end of standard input', digest })
+  await new Promise((resolve) => setTimeout(resolve, 1_500))
+  expect(answers()).toHaveLength(3)
+  carried.leave?.()
+  expect(await carried.over).toEqual({ kind: 'left' })
+})
