@@ -6,7 +6,9 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { followInFleet } from '../../cli/carried-run.ts'
 import { attach } from '../../cli/commands/attach.ts'
 import { Host } from '../../host.ts'
+import { markFleet } from '../../journal/fleet-mark.ts'
 import { prepareFolders } from '../../state/folders.ts'
+import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 import { someCall } from '../support/run-at-work.ts'
 import { commandsIn } from '../support/run-command.ts'
 import { runId } from '../support/run-values.ts'
@@ -14,33 +16,38 @@ import { resource, standIn, version } from './support/stand-in.ts'
 
 const says = { status: 'running', version, isOfFleet: true }
 
-/** A status and its JSON. Undefined: what a service says of one run at work, which never ends. */
 type Reply = readonly [number, unknown] | undefined
 
-/** @param reply to a request but those for events; `lost` breaks its connection */
-async function besideFleet(reply: (method: string, path: string, query: URLSearchParams) => Reply | 'lost') {
+/** A status and its JSON; `silent` answers nothing. Undefined: what is usual. */
+type Answer = (method: string, path: string, query: URLSearchParams) => Reply | 'silent'
+
+async function besideFleet(reply: Answer) {
   const home = await temporaryFolder('beside-fleet')
   const env = { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH }
   await prepareFolders(new Host({ env }).folders)
+  return { ...(await fleetAt(home, reply)), env, caisson: commandsIn(env) }
+}
+
+/** A service of a fleet that has one run, which is at work. */
+async function fleetAt(home: string, reply: Answer, id = runId) {
   const usual = (path: string): readonly [number, unknown] => {
-    if (path === `/v1/runs/${runId}`) return [200, { ...resource, host: null }]
+    if (path === `/v1/runs/${id}`) return [200, { ...resource, id, host: null }]
     if (path === '/v1/approvals') return [200, { approvals: [], hasMore: false }]
     if (path.endsWith('/events')) return [200, { events: [], next: 1, isLast: false }]
     return [404, refusal(404, 'run_not_found', 'there is nothing')]
   }
-  const service = await standIn(home, {
+  return await standIn(home, {
     says,
-    started: ({ method = '', url = '', headers, socket }: IncomingMessage, response) => {
+    started: ({ method = '', url = '', headers }: IncomingMessage, response) => {
       if (headers.accept === 'text/event-stream')
         return response.writeHead(200, { 'content-type': headers.accept }).flushHeaders()
       const { pathname, searchParams } = new URL(url, 'http://localhost')
       const given = reply(method, pathname, searchParams)
-      if (given === 'lost') return void socket.destroy()
+      if (given === 'silent') return
       const [status, body] = given ?? usual(pathname)
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
     },
   })
-  return { ...service, env, caisson: commandsIn(env) }
 }
 
 const digest = 'd'.repeat(64)
@@ -119,3 +126,27 @@ it('the end of standard input denies a question of a run elsewhere, again until 
   carried.leave?.()
   expect(await carried.over).toEqual({ kind: 'left' })
 })
+
+it.each([
+  ['apply', 'applies the changes', ['--all']],
+  ['undo', 'restores the files', []],
+])(
+  'who interrupts caisson workspace %s of a run of a fleet learns that the service still %s, and waits no longer',
+  async (verb, does, more) => {
+    const { host, env, directory } = await runThatChanged({ 'a.txt': 'a\n' }, { 'a.txt': 'b\n' })
+    await markFleet(host.runs.paths(changedRunId).journal, 'postgres://db.example.com/caisson')
+    const answer: Answer = (method, path) => {
+      if (method === 'POST') return 'silent'
+      return path.endsWith('/changes') ? [200, { directory, changes: [] }] : undefined
+    }
+    const { seen } = await fleetAt(env.CAISSON_HOME, answer, changedRunId)
+    const send = signals()
+    const done = commandsIn(env)('workspace', verb, changedRunId, ...more)
+    await expect.poll(() => seen.at(-1)?.path).toContain(`/changes/${verb}`)
+    send('SIGINT')
+    expect(await done).toEqual({
+      ...{ code: 3, stdout: '' },
+      stderr: `caisson: interrupted by SIGINT; the service still ${does}; see what it has done: caisson runs show ${changedRunId}\n`,
+    })
+  },
+)
