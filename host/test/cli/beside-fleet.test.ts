@@ -150,3 +150,19 @@ it.each([
     })
   },
 )
+
+it('questions that the service does not list are mentioned on standard error [S1.11]', async () => {
+  let hasMore = true
+  const { caisson } = await besideFleet((_, path) =>
+    path === '/v1/approvals' ? [200, { approvals: [question(runId), question(runId)], hasMore }] : undefined,
+  )
+  const line =
+    'caisson: 2 questions are listed, and there are more; list those of one run: caisson approvals list RUN\n'
+  for (const flags of [[], ['--json']]) {
+    const { code, stdout, stderr } = await caisson('approvals', 'list', ...flags)
+    expect({ code, stderr }).toEqual({ code: 0, stderr: line })
+    expect(stdout.split('ap-1').length).toBeGreaterThan(2)
+  }
+  hasMore = false
+  expect((await caisson('approvals', 'list')).stderr).toBe('')
+})
