@@ -41,8 +41,8 @@ export async function openChanges(io: Io, name: string): Promise<OpenedChanges> 
     apply: async (selection, options) => {
       const select = await selectOf(selection, changes)
       return await untilSignal(run, 'applies the changes', options, async (until) => {
-        const given = { params: { run }, body: { select }, ...until }
-        return (await client.call('applyChanges', given)) as ApplySummary
+        const params = { run }
+        return (await client.call('applyChanges', { params, body: { select }, ...until })) as ApplySummary
       })
     },
   }
