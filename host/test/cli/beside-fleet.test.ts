@@ -1,54 +1,15 @@
 // Commands beside a service of a fleet: what they say of its words, and what they do where it fails.
-import type { IncomingMessage } from 'node:http'
 import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
-import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { followInFleet } from '../../cli/carried-run.ts'
 import { attach } from '../../cli/commands/attach.ts'
-import { Host } from '../../host.ts'
 import { markFleet } from '../../journal/fleet-mark.ts'
-import { prepareFolders } from '../../state/folders.ts'
 import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 import { someCall } from '../support/run-at-work.ts'
 import { commandsIn } from '../support/run-command.ts'
 import { runId } from '../support/run-values.ts'
-import { resource, standIn, version } from './support/stand-in.ts'
-
-const says = { status: 'running', version, isOfFleet: true }
-
-type Reply = readonly [number, unknown] | undefined
-
-/** A status and its JSON; `silent` answers nothing. Undefined: what is usual. */
-type Answer = (method: string, path: string, query: URLSearchParams) => Reply | 'silent'
-
-async function besideFleet(reply: Answer) {
-  const home = await temporaryFolder('beside-fleet')
-  const env = { HOME: home, CAISSON_HOME: home, PATH: process.env.PATH }
-  await prepareFolders(new Host({ env }).folders)
-  return { ...(await fleetAt(home, reply)), env, caisson: commandsIn(env) }
-}
-
-/** A service of a fleet that has one run, which is at work. */
-async function fleetAt(home: string, reply: Answer, id = runId) {
-  const usual = (path: string): readonly [number, unknown] => {
-    if (path === `/v1/runs/${id}`) return [200, { ...resource, id, host: null }]
-    if (path === '/v1/approvals') return [200, { approvals: [], hasMore: false }]
-    if (path.endsWith('/events')) return [200, { events: [], next: 1, isLast: false }]
-    return [404, refusal(404, 'run_not_found', 'there is nothing')]
-  }
-  return await standIn(home, {
-    says,
-    started: ({ method = '', url = '', headers }: IncomingMessage, response) => {
-      if (headers.accept === 'text/event-stream')
-        return response.writeHead(200, { 'content-type': headers.accept }).flushHeaders()
-      const { pathname, searchParams } = new URL(url, 'http://localhost')
-      const given = reply(method, pathname, searchParams)
-      if (given === 'silent') return
-      const [status, body] = given ?? usual(pathname)
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
-    },
-  })
-}
+import { type Answer, besideFleet, fleetAt, refusal } from './support/fleet-stand-in.ts'
+import { version } from './support/stand-in.ts'
 
 const digest = 'd'.repeat(64)
 const { runId: _, ...call } = { ...someCall, approvalId: 'ap-1', tool: 'delete_file', arguments: '{}' }
@@ -61,10 +22,6 @@ const asks = {
 /** As the service lists it. */
 function question(run: string) {
   return { runId: run, at: 1, digest, approval: { ...call, kind: 'cooperative' } }
-}
-
-function refusal(status: number, code: string, detail: string) {
-  return { type: 'about:blank', title: 't', status, code, detail }
 }
 
 /** Sends a signal to what has begun to listen for it since. */
