@@ -56,6 +56,8 @@ const howToServe = 'start a service of the fleet: caisson serve --fleet'
 /** How long a run that was started may be out of reach. */
 const reachMs = 10_000
 const retryMs = 50
+/** Between two tries to deny a question. */
+const denyAgainMs = 1_000
 
 /** Of a run that this process carries out. */
 export function ownRun(run: Run): CarriedRun {
@@ -102,7 +104,7 @@ export async function startInService(
   const who = isOfFleet ? 'A host of the fleet' : 'The service'
   if (io.stdout.isTTY === true) say(`${who} carries out the run; closing this terminal does not end it.`)
   const { notes = [] } = isOfFleet ? {} : await host.runs.summary(runId)
-  options.onNotes?.([...asked.choice.notes, ...notes])
+  options.onNotes?.([...asked.choice.notes, ...notes].map((note) => sanitizeLine(note, 2_000)))
   return { runId, isOfFleet }
 }
 
@@ -161,12 +163,18 @@ async function endOf(client: RunClient | FleetRun, stateOf: () => Promise<RunSta
 }
 
 async function denyAll(client: RunClient | FleetRun): Promise<void> {
-  for await (const item of client.watch()) {
-    if (item.source !== 'host' || item.event.type !== 'approval-request') continue
-    const { approvalId } = item.event.request
-    if (!client.hasPendingApproval(approvalId)) continue
-    const answer = { decision: 'deny', scope: 'once' } as const
-    await client.answer(approvalId, answer, { by: 'the end of standard input' })
+  for await (const item of client.watch())
+    if (item.source === 'host' && item.event.type === 'approval-request')
+      void deny(client, item.event.request.approvalId).catch(() => undefined)
+}
+
+/** Again while it waits, such as for a service that failed: nobody else may answer it. */
+async function deny(client: RunClient | FleetRun, approvalId: string): Promise<void> {
+  const by = 'the end of standard input'
+  while (client.hasPendingApproval(approvalId)) {
+    const { taken } = await client.answer(approvalId, { decision: 'deny', scope: 'once' }, { by })
+    if (taken) return
+    await Promise.race([client.whenResolved(approvalId), sleep(denyAgainMs)])
   }
 }
 

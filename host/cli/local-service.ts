@@ -115,8 +115,8 @@ export function whyUnused(socket: string, error: unknown, answerMs: number = hea
   return `the service on ${socket} cannot be used: ${errorMessage(error)}`
 }
 
-/** Nothing listens, so nothing was sent. */
-function isNotThere(error: unknown): boolean {
+/** Nothing listens, so nothing was sent. @param error of the connection */
+export function isNotThere(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : ''
   return code === 'ECONNREFUSED' || code === 'ENOENT'
 }

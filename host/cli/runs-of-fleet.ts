@@ -117,10 +117,17 @@ export class RunsOfFleet {
     return new FleetRun(this.#client, runId)
   }
 
-  /** Open questions, oldest first. @param run of this one alone. Absent: of all */
-  async questions(run?: string): Promise<AskedQuestion[]> {
+  /**
+   * Open questions, oldest first. Says so where there are more than the service lists.
+   * @param run of this one alone. Absent: of all
+   */
+  async questions({ stderr }: Pick<Io, 'stderr'>, run?: string): Promise<AskedQuestion[]> {
     const query = run === undefined ? {} : { run }
-    const { approvals } = await this.#client.call('listApprovals', { query })
+    const { approvals, hasMore } = await this.#client.call('listApprovals', { query })
+    if (hasMore)
+      stderr.write(
+        `caisson: ${formatCount(approvals.length, 'question is', 'questions are')} listed, and there are more; list those of one run: caisson approvals list RUN\n`,
+      )
     return approvals.map((asked) => Asked.parse(asked) as AskedQuestion)
   }
 

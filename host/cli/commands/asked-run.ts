@@ -34,7 +34,7 @@ export interface AskedRun {
 /** Of all runs that this host knows. */
 export async function allQuestions(io: Io): Promise<readonly AskedQuestion[]> {
   const fleet = await RunsOfFleet.find(io)
-  return fleet === undefined ? await ownQuestions(hostOf(io)) : await fleet.questions()
+  return fleet === undefined ? await ownQuestions(hostOf(io)) : await fleet.questions(io)
 }
 
 /** @throws {CaissonError} `run_not_found`, and what the service says */
@@ -47,7 +47,7 @@ export async function findAskedRun(io: Io, name: string): Promise<AskedRun> {
     runId,
     outcome: resource.end?.outcome,
     isPaused: resource.isPaused === true,
-    questions: () => fleet.questions(runId),
+    questions: () => fleet.questions(io, runId),
     requireUndecided: (approvalId) => fleet.requireUndecided(runId, approvalId),
     answer: (approvalId, answer) => run.answer(approvalId, answer, { by: userName() }),
     continue: async () => exitCodes.completed,

@@ -3,7 +3,7 @@
  * is not cancelling: the run continues without us.
  */
 import type { Writable } from 'node:stream'
-import { CaissonError } from '#specs/errors.ts'
+import { errorMessage } from '#specs/errors.ts'
 import type { WatchEnd } from '../../control/run-client.ts'
 import { formatCount } from '../../files/format.ts'
 import { findAnyRun } from '../any-run.ts'
@@ -12,6 +12,7 @@ import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import type { Detail } from '../render/turn-lines.ts'
 import { whereLine } from '../runs-of-fleet.ts'
 import { type FollowedRun, type FollowInterruption, follow, followAsJson } from './follow.ts'
@@ -157,7 +158,7 @@ class Leaving implements Disposable, FollowInterruption {
       )
       this.#run
         .cancel({ by, now: this.#count > 2 })
-        .catch((error: unknown) => this.#say(CaissonError.from(error).message))
+        .catch((error: unknown) => this.#say(`Not cancelled: ${sanitizeLine(errorMessage(error), 2_000)}`))
     }
   }
 

@@ -2,6 +2,7 @@
  * The changes of a run for `caisson workspace`, whether the run is one of this host or of its fleet. Of a fleet's run the
  * service of this user brings the files, and applies and undoes: the hosts share its journal.
  */
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { Host } from '../../host.ts'
 import { RunChanges } from '../../runs/changes.ts'
 import type { ChangeOptions } from '../../runs/undo-run.ts'
@@ -37,9 +38,12 @@ export async function openChanges(io: Io, name: string): Promise<OpenedChanges> 
   const changes = await RunChanges.open(run, host.runs, host.folders, { directory })
   return {
     changes,
-    apply: async (selection) => {
+    apply: async (selection, options) => {
       const select = await selectOf(selection, changes)
-      return (await client.call('applyChanges', { params: { run }, body: { select } })) as ApplySummary
+      return await untilSignal(run, 'applies the changes', options, async (until) => {
+        const params = { run }
+        return (await client.call('applyChanges', { params, body: { select }, ...until })) as ApplySummary
+      })
     },
   }
 }
@@ -62,7 +66,33 @@ export async function undoChangesOf(
     await requireOwn(io, runId)
     return { runId, summary: await hostOf(io).undo(runId, options) }
   }
-  return { runId, summary: (await client.call('undoChanges', { params: { run: runId } })) as UndoSummary }
+  const summary = await untilSignal(
+    runId,
+    'restores the files',
+    options,
+    async (until) => (await client.call('undoChanges', { params: { run: runId }, ...until })) as UndoSummary,
+  )
+  return { runId, summary }
+}
+
+/** Waits no longer after a signal. The service ends what it has begun. @throws {CaissonError} `cancelled` */
+async function untilSignal<T>(
+  runId: string,
+  does: string,
+  { signal }: ChangeOptions,
+  ask: (until: { readonly signal?: AbortSignal }) => Promise<T>,
+): Promise<T> {
+  signal?.throwIfAborted()
+  try {
+    return await ask(signal === undefined ? {} : { signal })
+  } catch (cause) {
+    if (signal?.aborted !== true) throw cause
+    const message = `${errorMessage(signal.reason)}; the service still ${does}`
+    throw new CaissonError('cancelled', message, {
+      cause,
+      remedy: `see what it has done: caisson runs show ${runId}`,
+    })
+  }
 }
 
 async function clientOf(io: Io): Promise<SocketClient | undefined> {

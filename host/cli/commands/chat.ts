@@ -10,9 +10,10 @@ import type { Effort } from '#specs/protocol/plan.ts'
 import type { Host } from '../../host.ts'
 import type { RunSummary } from '../../journal/run-store.ts'
 import { resolveFolders } from '../../state/folders.ts'
+import { findAnyRun } from '../any-run.ts'
 import { withEnvFile } from '../env-file.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
-import { findRun, hostOf, type Io, printError } from '../io.ts'
+import { hostOf, type Io, printError } from '../io.ts'
 import type { CommandInput } from '../options.ts'
 import { LineHistory } from '../prompts/line-history.ts'
 import { readTaskLine } from '../prompts/task-line.ts'
@@ -48,7 +49,7 @@ export async function converse(
   const last =
     flags.continue === undefined
       ? undefined
-      : await findRun(io, flags.continue, flags.workspace ?? io.directory)
+      : await findLast(io, flags.continue, flags.workspace ?? io.directory)
   const conversation = new Conversation(io, options, { ...flags, last }, runCommand)
   // Ctrl-C is for the task that runs, which listens itself; between tasks it is a key.
   const ignore = (): void => undefined
@@ -59,6 +60,12 @@ export async function converse(
     process.off('SIGINT', ignore)
   }
   return exitCodes.completed
+}
+
+/** Of this host or of its fleet. @throws {CaissonError} as `findAnyRun` */
+async function findLast(io: Io, name: string, directory: string | undefined): Promise<string> {
+  const at = { ...io, ...(directory === undefined ? {} : { directory }) }
+  return (await findAnyRun(at, name)).runId
 }
 
 /** The settings of `-c` among options of `caisson run`. */
@@ -156,11 +163,17 @@ export class Conversation {
     this.#say(`Conversation ended.${back}`)
   }
 
-  /** Follows the task of a terminal that was closed, which a service still carries out: the next task continues its end. */
+  /**
+   * Follows the task of a terminal that was closed, which a service or a host of its fleet still carries out: the next task
+   * continues its end.
+   */
   async #rejoin(): Promise<void> {
+    if (this.#last === undefined) return
     try {
-      if (this.#last !== undefined && (await this.#host.runs.isLive(this.#last)))
-        await this.#runCommand(['attach', this.#last])
+      const { shared } = await findAnyRun(this.#io, this.#last)
+      const isAtWork =
+        shared === undefined ? await this.#host.runs.isLive(this.#last) : shared.resource.end === null
+      if (isAtWork) await this.#runCommand(['attach', this.#last])
     } catch (error) {
       printError(this.#io, error)
     }

@@ -113,7 +113,7 @@ export function comparisonLines(
   return [
     ...runs.map(({ runId, outcome, summary }, index) => {
       const said = summary === '' ? '' : `: ${sanitizeLine(summary, 100)}`
-      return `[${index + 1}] ${runId}  ${outcome}${said}`
+      return `[${index + 1}] ${runId}  ${sanitizeLine(outcome)}${said}`
     }),
     '',
     ...rows.map(([name, cells]) =>

@@ -95,7 +95,7 @@ export async function follow(
 export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => void): Promise<void> {
   const stop = readJsonLines(io.stdin, {
     onInput: (input) => void obey(io, run, input),
-    onProblem: (message) => io.stderr.write(`${message}\n`),
+    onProblem: (message) => io.stderr.write(`${sanitizeLine(message, 1_000)}\n`),
     onEnd: onInputEnd,
   })
   try {
@@ -105,18 +105,16 @@ export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => v
   }
 }
 
+/** Never rejects. */
 async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
   const by = 'standard input'
-  if ('cancel' in input) return await run.cancel({ by })
-  if ('approvalId' in input) {
-    const { approvalId } = input
-    const result = await run.answer(approvalId, answerOf(input), { by, via: 'stdin' })
-    if (result.taken) return
-    io.stderr.write(`${sanitizeLine(result.message, 1_000)}\n`)
-    return
-  }
   try {
-    if ('cancelAgent' in input) {
+    if ('cancel' in input) await run.cancel({ by })
+    else if ('approvalId' in input) {
+      const { approvalId } = input
+      const result = await run.answer(approvalId, answerOf(input), { by, via: 'stdin' })
+      if (!result.taken) io.stderr.write(`${sanitizeLine(result.message, 1_000)}\n`)
+    } else if ('cancelAgent' in input) {
       const { cancelAgent, reason } = input
       await run.cancelAgent(cancelAgent, { by, ...(reason === undefined ? {} : { reason }) })
     } else if ('steer' in input) {
@@ -125,7 +123,7 @@ async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
     } else if ('revoke' in input) await run.revokeAnswer(input.revoke, { by })
     else await (input.pause ? run.pause({ by }) : run.resume({ by }))
   } catch (error) {
-    io.stderr.write(`not done: ${sanitizeLine(errorMessage(error))}\n`)
+    io.stderr.write(`not done: ${sanitizeLine(errorMessage(error), 1_000)}\n`)
   }
 }
 

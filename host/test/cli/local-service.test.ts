@@ -1,11 +1,10 @@
 // `caisson run` beside a service of this user: which one it uses, and what it sends to which socket. The service is a server
 // of the test on the real socket; the run behind it has a real journal, queue and control socket.
 import { existsSync } from 'node:fs'
-import { chmod, link, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer, type IncomingHttpHeaders, type RequestListener } from 'node:http'
+import { chmod, link, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer, type RequestListener } from 'node:http'
 import path from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
-import { text } from 'node:stream/consumers'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { noUsage } from '#specs/protocol/task.ts'
 import { RunRequest } from '#specs/service/start-resources.ts'
@@ -19,10 +18,9 @@ import { Service } from '../../service/service.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { runAtWork } from '../support/run-at-work.ts'
 import { commandsIn } from '../support/run-command.ts'
-import { runId } from '../support/run-values.ts'
+import { runId, runStart } from '../support/run-values.ts'
+import { resource, type Seen, standIn, token, version } from './support/stand-in.ts'
 
-const token = 't'.repeat(43)
-const version = '0'
 const completed = {
   type: 'run-end',
   outcome: 'completed',
@@ -32,38 +30,6 @@ const completed = {
   usage: noUsage,
   durationMs: 1,
 } as const
-
-interface Seen {
-  readonly path: string
-  readonly headers: IncomingHttpHeaders
-  readonly body: string
-}
-
-/** A service on the socket of a state folder. @param started what it answers to a request that starts a run */
-async function standIn(
-  home: string,
-  { started, says = { status: 'running', version } }: { started?: RequestListener; says?: unknown } = {},
-) {
-  const folder = path.join(home, 'service')
-  await mkdir(folder, { recursive: true, mode: 0o700 })
-  await writeFile(path.join(folder, 'token'), `${token}\n`, { mode: 0o600 })
-  const socket = path.join(folder, 'service.sock')
-  const seen: Seen[] = []
-  const server = createServer(async (request, response) => {
-    seen.push({ path: request.url ?? '', headers: request.headers, body: await text(request) })
-    if (request.url === '/healthz') response.end(JSON.stringify(says))
-    else if (started === undefined) response.writeHead(500).end()
-    else started(request, response)
-  })
-  await new Promise<void>((resolve) => server.listen(socket, resolve))
-  const close = () =>
-    new Promise<void>((resolve) => {
-      server.close(() => resolve())
-      server.closeAllConnections()
-    })
-  onTestFinished(close)
-  return { socket, folder, seen, close }
-}
 
 async function placeOf(name: string) {
   const home = await temporaryFolder(name)
@@ -80,11 +46,6 @@ function secrets(seen: readonly Seen[]): unknown[] {
   )
 }
 
-const resource = {
-  ...{ id: runId, status: 'running', startedAt: 1, prompt: 'p', workspace: '/w', model: 'm' },
-  ...{ phase: 'preparing', toolCalls: 0, usage: noUsage, isUsageEstimated: false, costUsd: null },
-  ...{ changes: null, applied: null, pendingApprovals: 0, isLive: true, end: null },
-}
 const accept: RequestListener = (_, response) => response.writeHead(201).end(JSON.stringify(resource))
 
 describe('the service of this user', () => {
@@ -339,6 +300,15 @@ describe('caisson run beside a service', () => {
       expectedModel: { server: null },
       approvals: { mode: 'ask', interactive: true },
     })
+  })
+
+  it('shows the notes of the run sanitized [H.02]', async () => {
+    const { run, workspace, caisson } = await served()
+    await run.record.host({ ...runStart, notes: ['effort has no effect\u001b[2J here'] })
+    const running = caisson('run', 'x', '-w', workspace, '--json')
+    await run.watched
+    await run.end(completed)
+    expect((await running).stderr).toContain('effort has no effect\\e[2J here\n')
   })
 
   it('says in one line why it carries the run out itself, and with --here asks no service [H.02]', async () => {

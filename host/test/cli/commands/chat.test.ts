@@ -1,10 +1,12 @@
 // What a conversation makes of the lines of a person; the commands that it runs are recorded, not run.
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Conversation } from '../../../cli/commands/chat.ts'
+import { Conversation, converse } from '../../../cli/commands/chat.ts'
 import { runAtWork } from '../../support/run-at-work.ts'
 import { runId } from '../../support/run-values.ts'
+import { besideFleet } from '../support/fleet-stand-in.ts'
 import { Person } from '../support/person.ts'
+import { resource, version } from '../support/stand-in.ts'
 
 async function sitDown(last?: string, env: Readonly<Record<string, string | undefined>> = {}) {
   const person = new Person({ columns: 120, rows: 40 })
@@ -68,6 +70,31 @@ describe('a conversation', () => {
     await ended
     expect(ran).toEqual([['attach', runId]])
     expect(person.raw).toContain(`Come back: caisson chat --continue ${runId}`)
+  })
+
+  it('finds the run of a fleet that it continues, and follows it to its end first, whichever host has it [H.01 V.08]', async () => {
+    let end: unknown = null
+    const { env } = await besideFleet((_, asked) =>
+      asked === `/v1/runs/${runId}` ? [200, { ...resource, host: null, end }] : undefined,
+    )
+    const person = new Person({ columns: 120, rows: 40 })
+    Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
+    const stdout = Object.assign(person.output, { isTTY: true })
+    const io = { stdin: person.input, stdout, stderr: stdout, env, version }
+    const ran: string[][] = []
+    const held = async () => {
+      const seen = person.raw.length
+      const ended = converse(io, [], { continue: runId }, async (argv) => ran.push([...argv]))
+      await expect.poll(() => person.raw.slice(seen)).toContain('caisson> ')
+      person.type('/quit\r')
+      await ended
+    }
+    await held()
+    expect(ran).toEqual([['attach', runId]])
+    expect(person.raw).toContain(`Come back: caisson chat --continue ${runId}`)
+    end = { outcome: 'completed', reason: 'completed', message: '' }
+    await held()
+    expect(ran).toHaveLength(1)
   })
 
   it('continues the run that it is given, and runs commands on it [H.01]', async () => {

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { comparisonLines } from '../../../cli/commands/compare.ts'
 import { beginChanging, placeOfRuns } from '../../support/changed-run.ts'
 import { commandsIn } from '../../support/run-command.ts'
 import { type Sketch, treeOf } from '../../workspace/support.ts'
@@ -26,6 +27,14 @@ async function runsThatLeft(...afters: Sketch[]) {
 }
 
 describe('caisson runs compare', () => {
+  it('shows nothing of a journal raw that a terminal would obey', () => {
+    const raw = 'completed\u001b[2J'
+    const run = { runId: 'run-1', outcome: raw, summary: raw, entries: 0, requests: 0, costUsd: null }
+    expect(comparisonLines({ runs: [run], paths: [] }, undefined)[0]).toBe(
+      '[1] run-1  completed\\e[2J: completed\\e[2J',
+    )
+  })
+
   it('has a row for each path and a column for each run; equal letters are equal contents [V.05 H.01]', async () => {
     const { runIds, caisson } = await runsThatLeft(
       { 'long.txt': lines({ 2: 'two' }), 'old.txt': 'old\n', 'new.txt': 'one\n' },

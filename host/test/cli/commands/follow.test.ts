@@ -63,6 +63,30 @@ it('revokes an answer for the run by a JSON line, and says when there is none [S
   await followed
 })
 
+it('says on standard error why a request or an answer by a JSON line was not done, and follows on [S1.11]', async () => {
+  const { record, end, env } = await runAtWork()
+  const client = await RunClient.connect(runId, record.paths.control)
+  const refuse = async () => {
+    throw new Error('its host\u001b[2J is away')
+  }
+  const run = {
+    ...{ id: runId, watch: () => client.watch(), cancel: refuse, answer: refuse },
+  } as unknown as FollowedRun
+  const [stdin, stderr] = [new PassThrough(), new PassThrough()]
+  let problems = ''
+  stderr.setEncoding('utf8').on('data', (text: string) => (problems += text))
+  const io: Io = { stdin, stdout: new PassThrough().resume(), stderr, env, version: '0' }
+  const followed = followAsJson(io, run, () => undefined)
+  const said = 'not done: its host\\e[2J is away\n'
+  stdin.write('{"cancel":true}\n')
+  await expect.poll(() => problems).toBe(said)
+  stdin.write('{"approvalId":"ap-1","decision":"deny"}\n')
+  await expect.poll(() => problems).toBe(said + said)
+  const ending = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
+  await end({ type: 'run-end', ...ending, usage: noUsage, durationMs: 1 })
+  await followed
+})
+
 it('puts a question again whose answer nobody took, and says why [S1.11 V.08]', async () => {
   const { queue, record, end, env } = await runAtWork()
   const asked = queue.ask({ ...someCall, approvalId: 'ap-1', tool: 'delete_file', arguments: '{}' })
