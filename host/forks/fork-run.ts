@@ -81,6 +81,24 @@ export interface Forks {
 
 /** @throws {CaissonError} `not_possible_now` when the run has no such moment or does not keep its disk, `state_corrupted` */
 export async function forkRun(source: ForkSource, request: ForkRequest): Promise<Forks> {
+  const { store, runId, stored } = source
+  const runIds: string[] = []
+  try {
+    const forks = await makeForks(source, request, runIds)
+    // Takes minutes for large disks, and needs nothing of the run: a host may continue it meanwhile.
+    const made = runIds.map((id) => store.paths(id))
+    if (stored === undefined) await store.adopt(runIds, [runId])
+    else await stored.adopt(made, forks.checkpointId)
+    return forks
+  } catch (error) {
+    // One that another process has taken up by now stays.
+    for (const id of runIds) await store.remove(id).catch(() => undefined)
+    throw error
+  }
+}
+
+/** @param runIds receives the id of each new run before its files are there */
+async function makeForks(source: ForkSource, request: ForkRequest, runIds: string[]): Promise<Forks> {
   const { store, runId, stored: inStore } = source
   const from = inStore?.from ?? store
   // Nobody continues it, applies its changes or frees its disk meanwhile.
@@ -96,31 +114,16 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
   const point = isNow(state, request.at) && notNow === undefined ? { ...found, step: 'now' } : found
   const isKept = state.end !== null && source.live === undefined && inStore === undefined
   const paths = momentPaths(from.paths(runId), isKept)
-  const isImported = (await readImported(paths.directory)) !== undefined
-  const stored = await readTask(paths, isImported)
+  const stored = await readTask(paths, (await readImported(paths.directory)) !== undefined)
   await source.live?.flushRecording()
   const prefix = prefixOf(lines, point)
-  const { step, moment } = point
-  const checkpointId = moment?.checkpointId ?? null
-  const runIds: string[] = []
-  try {
-    for (let index = 0; index < request.count; index += 1) {
-      const fork = await store.create(newRunId())
-      runIds.push(fork.runId)
-      await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
-    }
-    if (inStore === undefined) await store.adopt(runIds, [runId])
-    else
-      await inStore.adopt(
-        runIds.map((id) => store.paths(id)),
-        checkpointId,
-      )
-  } catch (error) {
-    // One that another process has taken up by now stays.
-    for (const id of runIds) await store.remove(id).catch(() => undefined)
-    throw error
+  const checkpointId = point.moment?.checkpointId ?? null
+  for (let index = 0; index < request.count; index += 1) {
+    const fork = await store.create(newRunId())
+    runIds.push(fork.runId)
+    await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
   }
-  return { step, checkpointId, runIds, ...(notNow === undefined ? {} : { notNow }) }
+  return { step: point.step, checkpointId, runIds, ...(notNow === undefined ? {} : { notNow }) }
 }
 
 /** Why there is no checkpoint of the moment of the call. */

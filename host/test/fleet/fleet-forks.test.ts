@@ -6,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
+import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { BlobsGone, FleetBlobs, referTo } from '../../fleet/blobs.ts'
 import { makerOf } from '../../fleet-member.ts'
 import { adoptRuns } from '../../fleet-runs/adopt.ts'
@@ -13,6 +14,7 @@ import { forkRun } from '../../forks/fork-run.ts'
 import { newRunId, RunStore } from '../../journal/run-store.ts'
 import { readStoredRun } from '../../stored-run.ts'
 import { CheckpointDisk } from '../../vm/checkpoints/checkpoint-disk.ts'
+import { RunLock } from '../../workspace/run-lock.ts'
 import { beginChanging } from '../support/changed-run.ts'
 import { checkpoint, runWithMoments } from '../support/run-with-moments.ts'
 import { type Sketch, treeOf, writeTree } from '../workspace/support.ts'
@@ -334,6 +336,25 @@ it('what is asked of a host that has a disk, and what it answers, is checked', a
     await refused
   }
 }, 30_000)
+
+it('while the files of a fork are stored, the run is free for whoever continues it', async () => {
+  const runId = await newRun()
+  const [storing, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const { store } = one
+  store.write = async (...given) => {
+    storing.resolve()
+    await go.promise
+    await DirectoryBlobs.prototype.write.apply(store, given)
+  }
+  const forking = one.host.fork(runId, { at: 'second', prompts: ['use tabs'] })
+  await storing.promise
+  expect(await one.host.runs.isLive(runId)).toBe(false)
+  const held = await RunLock.take(one.host.folders.locks, runId)
+  go.resolve()
+  const { runIds } = await forking
+  await held[Symbol.asyncDispose]()
+  expect(await two.host.runs.summary(runIds[0] ?? '')).toMatchObject({ status: 'sleeping' })
+})
 
 it('a fork that cannot be stored leaves no folder, no row and no mark behind', async () => {
   const runId = await newRun()
