@@ -282,7 +282,9 @@ export class FleetMember implements RunFences, AsyncDisposable {
     begin: (segment: SubmittedSegment) => Promise<CarriedRun>,
   ): Promise<void> {
     const { requests } = this.#fleet
-    this.#runs.source.boundBy(host.folders, async () => keptBoundsOf(await host.config()))
+    const { source } = this.#runs
+    source.boundBy(host.folders, async () => keptBoundsOf(await host.config()))
+    void source.bound().catch(() => undefined)
     const beginSubmitted = async (segment: Segment) => {
       const request = (await requests.read(segment.runId)) as { readonly start?: unknown } | null
       return await begin({ ...segment, start: request?.start })
