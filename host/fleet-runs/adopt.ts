@@ -5,7 +5,7 @@
 import { rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError, hasCode } from '#specs/errors.ts'
-import { type AdoptedRun, addAdopted } from '../fleet/adopted-rows.ts'
+import { type AdoptedRun, addAdopted, requireRoomForForks } from '../fleet/adopted-rows.ts'
 import type { Blob } from '../fleet/blob-store.ts'
 import { BlobsGone, type FleetBlobs } from '../fleet/blobs.ts'
 import { isConnectionLost } from '../fleet/database.ts'
@@ -36,8 +36,8 @@ export interface AdoptParts {
 }
 
 /**
- * @throws {CaissonError} the database's or the store's; then the fleet has none of them. `connection_lost`: it may have all of
- * them
+ * @throws {CaissonError} `queue_full`, the database's or the store's; then the fleet has none of them. `connection_lost`: it may
+ * have all of them
  */
 export async function adoptRuns(
   parts: AdoptParts,
@@ -62,14 +62,21 @@ async function addAll(parts: AdoptParts, made: readonly RunPaths[], of: readonly
   const { fleet } = parts
   const digests = new SharedDigests()
   let isUnclear = false
+  let hasRoom = false
+  const requireRoom = async () => {
+    if (!hasRoom) await requireRoomForForks(fleet.database, of[0] ?? '', made.length)
+    hasRoom = true
+  }
   for (const until = performance.now() + untilMs; ; ) {
     let isWhole = false
     try {
       const runs: AdoptedRun[] = []
-      for (const paths of made) runs.push(await describe(paths, of, parts, digests))
+      for (const paths of made) runs.push(await describe(paths, of, { ...parts, requireRoom }, digests))
       // The answer of an earlier try may have been lost.
       if (await areThere(fleet, runs)) return
       await fleet.database.transaction(async (tx) => {
+        const unended = runs.filter(({ outline }) => outline.state.end === null).length
+        if (unended > 0) await requireRoomForForks(tx, of[0] ?? '', unended)
         for (const run of runs) await addAdopted(tx, run)
         isWhole = true
       })
@@ -106,7 +113,7 @@ async function areThere(fleet: Fleet, runs: readonly AdoptedRun[]): Promise<bool
 async function describe(
   paths: RunPaths,
   of: readonly string[],
-  { fleet, blobs, filesOf, host: given }: AdoptParts,
+  { fleet, blobs, filesOf, host: given, requireRoom }: AdoptParts & { requireRoom(): Promise<void> },
   digests: SharedDigests,
 ): Promise<AdoptedRun> {
   const { runId, journal } = paths
@@ -117,6 +124,8 @@ async function describe(
     end = next
   }
   const { outline, state } = fold
+  // Before its files are stored.
+  if (state.end === null) await requireRoom()
   const checkpointId = state.end === null ? (state.checkpoint?.checkpointId ?? null) : null
   // Only a merged run has ended by now, and it never had a disk.
   const host = given === undefined && state.end === null ? fleet.name : (given ?? null)

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
+import { unendedMax } from '../../fleet/adopted-rows.ts'
 import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { BlobsGone, FleetBlobs, referTo } from '../../fleet/blobs.ts'
 import type { Fleet } from '../../fleet/fleet.ts'
@@ -394,7 +395,8 @@ function failing(transactions: Transaction[], more: Partial<Fleet> = {}): Fleet 
   const { database } = one.fleet
   const changed = new Proxy(database, {
     get: (of, part) => {
-      if (part !== 'transaction') return Reflect.get(of, part, of)
+      const value: unknown = Reflect.get(of, part, of)
+      if (part !== 'transaction') return typeof value === 'function' ? value.bind(of) : value
       return async (work: Parameters<typeof database.transaction>[0]) => {
         const run = async () => await database.transaction(work)
         return await (transactions.shift() ?? (async (given: typeof run) => await given()))(run)
@@ -479,6 +481,58 @@ it('what a process left that was killed before the fleet had its forks is remove
   expect((await one.alone.runs.ids()).toSorted()).toEqual(expected.toSorted())
   expect(await findFleetMark(made.journal)).toEqual({ fleet: shown })
 })
+
+it('a caller with a thousand runs that have not ended forks no more, on no host; other callers and the owner do [V.05]', async () => {
+  const runId = await newRun()
+  const { runId: other } = await runWithMoments(one.alone, one.home, { runId: idOf(9) })
+  await nodes.enter(one, other, { caller: 'key ana', lane: 'ana', checkpointId: 'cp-4' })
+  const { database } = one.fleet
+  const addMore = async (count: number) =>
+    await database.query(
+      `INSERT INTO caisson.runs (run_id, caller, waits)
+       SELECT 'run-' || lpad(number::text, 20, 'a'), 'key ana', true FROM generate_series(1, $1::integer) AS number`,
+      [count],
+    )
+  const setCaller = async (caller: string | null) =>
+    await database.query('UPDATE caisson.runs SET caller = $2 WHERE run_id = $1', [runId, caller])
+  await addMore(unendedMax - 3)
+  const before = await one.host.runs.ids()
+  const refused = {
+    code: 'queue_full',
+    message: expect.stringContaining(
+      '999 runs of this caller have not ended, and with 2 forks at most 1000 may',
+    ),
+    remedy: expect.stringContaining('continue or cancel forks'),
+  }
+  one.store.failure = new Error('files were stored')
+  await expect(one.host.fork(runId, { at: 'second', count: 2 })).rejects.toMatchObject(refused)
+  await expect(two.host.fork(runId, { at: 'second', count: 2 })).rejects.toMatchObject(refused)
+  expect(await one.host.runs.ids()).toEqual(before)
+  one.store.failure = undefined
+  const looked = Promise.withResolvers<void>()
+  const { store } = one
+  let storing = 0
+  // Both have looked before one adds its own.
+  store.write = async (...given) => {
+    storing += 1
+    if (storing === 2) looked.resolve()
+    await looked.promise
+    await DirectoryBlobs.prototype.write.apply(store, given)
+  }
+  const both = await Promise.allSettled([runId, other].map((id) => one.host.fork(id, { at: 'second' })))
+  expect(both.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
+  expect(both.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { code: 'queue_full' } })
+  for (const caller of ['key ben', null]) {
+    await setCaller(caller)
+    expect((await two.host.fork(runId, { at: 'second' })).runIds).toHaveLength(1)
+  }
+  await setCaller('key ana')
+  await expect(one.host.rewind(runId, { to: 'second' })).rejects.toMatchObject({ code: 'queue_full' })
+  await database.query(
+    `UPDATE caisson.runs SET has_ended = true, ended_at = now() WHERE run_id = 'run-' || lpad('1', 20, 'a')`,
+  )
+  expect((await one.host.fork(runId, { at: 'second' })).runIds).toHaveLength(1)
+}, 30_000)
 
 it('a rewound run of the fleet ends in its rows, and the run that takes its place sleeps in the fleet', async () => {
   const runId = await newRun()
