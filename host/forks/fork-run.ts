@@ -3,10 +3,9 @@
  * disk as it was there, its recording, and its task. The other run stays as it is.
  */
 import { constants, createReadStream } from 'node:fs'
-import { copyFile, readFile, writeFile } from 'node:fs/promises'
+import { copyFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
-import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { errnoOf } from '#specs/node/file-error.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
@@ -14,7 +13,6 @@ import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { describeIssues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import { Task } from '#specs/protocol/task.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
 import { importedLinesOf, readImported, writeImported } from '../journal/imported.ts'
@@ -27,6 +25,7 @@ import { linkOrCopy } from '../vm/hibernation/sparse-file.ts'
 import { manifestName } from '../workspace/index.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { type ForkPoint, findMoment, isNow } from './moment.ts'
+import { readTask, type StoredTask } from './stored-task.ts'
 
 /** Names the session of an editor that a run belongs to. A fork joins it only where its own metadata says so. */
 const sessionKey = 'acp.session'
@@ -139,7 +138,7 @@ interface ForkParts {
   readonly fork: RunPaths
   readonly prefix: readonly JournalEvent[]
   readonly point: ForkPoint
-  readonly stored: Stored
+  readonly stored: StoredTask
   readonly request: ForkRequest
   readonly words: string | undefined
 }
@@ -244,37 +243,6 @@ function prefixOf(lines: readonly JournalEvent[], { moment }: ForkPoint): readon
     ({ event }) => event.type === 'checkpoint' && event.checkpointId === checkpointId,
   )
   return lines.slice(0, at + 1)
-}
-
-/** As `host/stored-run.ts` writes it; the options stay as they are. */
-const Stored = z.strictObject({
-  version: z.literal(1),
-  options: z.looseObject({}),
-  task: Task,
-  functions: z.looseObject({}),
-})
-type Stored = z.infer<typeof Stored>
-
-async function readTask({ runId, options }: RunPaths, isImported: boolean): Promise<Stored> {
-  const text = await readFile(options, 'utf8').catch((cause: unknown) => {
-    if (isImported)
-      throw new CaissonError(
-        'not_possible_now',
-        `${runId} was imported without its disk, so it cannot be forked`,
-        {
-          cause,
-          remedy: 'fork it where it was made, or export it there while it keeps its disk',
-        },
-      )
-    throw new CaissonError('not_possible_now', `${runId} does not keep its disk, so it cannot be forked`, {
-      cause,
-      remedy:
-        'the newest ended runs keep it for a week, see kept.moments of the configuration; run the task again',
-    })
-  })
-  const stored = Stored.safeParse(parseJson(text))
-  if (stored.success) return stored.data
-  throw new CaissonError('state_corrupted', `${options} is damaged or of another version`)
 }
 
 /** The header and the first exchanges; later ones belong to the other run. */

@@ -237,6 +237,30 @@ it('the host that has the disk of an ended run forks and rewinds it for the othe
   expect(refusals[1]).toEqual(refusals[0])
 }, 30_000)
 
+it('of two hosts with one name, the one that has the disk forks and rewinds the run, whichever is asked first', async () => {
+  const runId = await newRun({ isOver: true })
+  const namesake = await nodes.add('one', { slots: 9, home: path.join(one.home, 'namesake') })
+  for (const { runs, host } of [one, namesake]) await runs.work(host.runs, never, {}, makerOf(host))
+  const { runIds } = await two.host.fork(runId, { at: 'second', count: 2 })
+  expect(runIds).toHaveLength(2)
+  const { runId: rewound } = await two.host.rewind(runId, { to: 'second' })
+  for (const id of [...runIds, rewound])
+    expect(await two.host.runs.summary(id)).toMatchObject({ status: 'sleeping', forkedFrom: runId })
+  expect(await askedHosts()).toEqual([namesake, one, namesake, one].map(({ fleet }) => fleet.hostId))
+  // Any other refusal of the first one counts.
+  await expect(two.host.fork(runId, { at: 'third' })).rejects.toThrow(/no moment "third"/)
+  await one.host.runs.removeMoments(runId)
+  await expect(two.host.fork(runId, { at: 'second' })).rejects.toThrow('does not keep its disk')
+})
+
+/** By acts, in their order. */
+const askedHosts = async () =>
+  (
+    await two.fleet.database.query<{ hostId: string }>(
+      'SELECT host_id AS "hostId" FROM caisson.acts ORDER BY act_id',
+    )
+  ).map(({ hostId }) => hostId)
+
 it('where the host that has the disk is gone, the refusal names it and the moments that any host forks', async () => {
   const runId = await newRun({ isOver: true })
   await one.fleet.database.query('UPDATE caisson.hosts SET left_at = now() WHERE host_id = $1', [
