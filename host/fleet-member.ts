@@ -2,6 +2,7 @@
  * This host as one of a fleet: hands in what callers submit, carries out runs that any host handed in, and says what the
  * others do. Opens the database and the blob store; whoever opened it closes it.
  */
+import { existsSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { RunPriority } from '#specs/protocol/host-event.ts'
@@ -25,6 +26,7 @@ import type { MakeHere } from './fleet-runs/acts.ts'
 import type { SubmittedAbout } from './fleet-runs/end.ts'
 import { type CarriedRun, FleetRuns, type Segment } from './fleet-runs/fleet-runs.ts'
 import type { RunElsewhere, RunFences } from './fleet-runs/run-fences.ts'
+import { noDisk } from './forks/stored-task.ts'
 import type { Host } from './host.ts'
 import type { JournalFence } from './journal/journal.ts'
 import type { EnterFence, RunPaths } from './journal/run-paths.ts'
@@ -281,7 +283,9 @@ export class FleetMember implements RunFences, AsyncDisposable {
     begin: (segment: SubmittedSegment) => Promise<CarriedRun>,
   ): Promise<void> {
     const { requests } = this.#fleet
-    this.#runs.source.boundBy(host.folders, async () => keptBoundsOf(await host.config()))
+    const { source } = this.#runs
+    source.boundBy(host.folders, async () => keptBoundsOf(await host.config()))
+    void source.bound().catch(() => undefined)
     const beginSubmitted = async (segment: Segment) => {
       const request = (await requests.read(segment.runId)) as { readonly start?: unknown } | null
       return await begin({ ...segment, start: request?.start })
@@ -347,14 +351,21 @@ export class FleetMember implements RunFences, AsyncDisposable {
 export function makerOf(host: Pick<Host, 'runs' | 'fork' | 'rewind'>): MakeHere {
   return {
     fork: async (runId, { metadata, ...request }, by) => {
-      await host.runs.requireHere(runId, 'disk')
+      await requireDisk(host, runId)
       return await host.fork(runId, { ...request, ...(metadata === undefined ? {} : { metadata }), by })
     },
     rewind: async (runId, { prompt, ...options }, by) => {
-      await host.runs.requireHere(runId, 'disk')
+      await requireDisk(host, runId)
       return await host.rewind(runId, { ...options, ...(prompt === undefined ? {} : { prompt }), by })
     },
   }
+}
+
+/** Another process of the same name may have it, in another folder. @throws {CaissonError} `not_possible_now` */
+async function requireDisk({ runs }: Pick<Host, 'runs'>, runId: string): Promise<void> {
+  await runs.requireHere(runId, 'disk')
+  const { options, moments } = runs.paths(runId)
+  if (!existsSync(options) && !existsSync(moments)) throw noDisk(runId)
 }
 
 function placeInQueue(

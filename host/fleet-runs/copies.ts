@@ -23,7 +23,7 @@ import type { SharedRun } from '../journal/shared-run.ts'
 import type { KeptBounds } from '../runs/storage-bounds.ts'
 import type { Folders } from '../state/folders.ts'
 import { isRunLocked } from '../workspace/run-lock.ts'
-import { adoptRuns } from './adopt.ts'
+import { adoptRuns, removeLeftAdoptions } from './adopt.ts'
 import { lockCopy, removeOldCopies } from './copy-bounds.ts'
 import { fetchRunFiles } from './files.ts'
 
@@ -146,11 +146,16 @@ export class FleetCopies implements RunSource {
     this.#bounding = { folders, bounds }
   }
 
-  /** Removes what the bounds have no room for, oldest use first, at most once a minute. */
+  /**
+   * Removes what killed processes left of new runs, and what the bounds have no room for, oldest use first. At most once a
+   * minute.
+   */
   async bound(): Promise<void> {
     if (this.#bounding === undefined || performance.now() < this.#boundNext) return
     this.#boundNext = performance.now() + boundEveryMs
     const { folders, bounds } = this.#bounding
+    // Nothing depends on it. What fails, as while the database is away, is done another time.
+    await removeLeftAdoptions(folders, this.#fleet).catch(() => undefined)
     await removeOldCopies(folders, await bounds(), this)
   }
 

@@ -21,6 +21,7 @@ import { RunFold } from '../journal/run-outline.ts'
 import type { EnterFence } from '../journal/run-paths.ts'
 import type { RunPaths, RunStore } from '../journal/run-store.ts'
 import type { Run } from '../runs/run.ts'
+import { RunLock } from '../workspace/run-lock.ts'
 import { type ActedRun, type MakeHere, serveActs } from './acts.ts'
 import { FleetCopies } from './copies.ts'
 import { lockCopy } from './copy-bounds.ts'
@@ -249,6 +250,8 @@ export class FleetRuns implements RunFences {
     } catch (error) {
       if (!fence.isOwn()) return 'again'
       const { code } = CaissonError.from(error)
+      // Another process or call has the run's lock, such as to fork or export it. The pause before the next try grows.
+      if (code === 'run_busy') return 'again'
       if (ofOptions.has(code)) return await this.#end(paths, fence, error)
       return await this.#failHere(hold, errorMessage(error))
     } finally {
@@ -279,11 +282,16 @@ export class FleetRuns implements RunFences {
     return 'ended'
   }
 
-  /** @param hasTries false: it only ends here, for which its journal is enough where the store has lost its files */
+  /**
+   * @param hasTries false: it only ends here, for which its journal is enough where the store has lost its files
+   * @throws {CaissonError} `run_busy` while another process or call has its lock
+   */
   async #makeFolder(paths: RunPaths, isNew: boolean, hasTries: boolean): Promise<void> {
-    const { directory, runId } = paths
+    const { directory, runId, locks } = paths
+    // Whoever forks or exports it reads the folder that is here.
+    await using _ = await RunLock.take(locks, runId)
     // Nobody reads a copy of it meanwhile.
-    await using _ = await lockCopy(paths)
+    await using _copy = await lockCopy(paths)
     // What is left of a start that the fleet never stored.
     if (isNew) return await rm(directory, { recursive: true, force: true })
     const { database, runs: table } = this.#fleet

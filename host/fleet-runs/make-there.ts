@@ -10,6 +10,7 @@ import { CheckpointId, Line, RunId } from '#specs/protocol/text.ts'
 import type { FleetHost } from '../fleet/host-table.ts'
 import type { ForkRequest, Forks } from '../forks/fork-run.ts'
 import type { Rewound } from '../forks/rewind.ts'
+import { isNoDisk } from '../forks/stored-task.ts'
 import type { RunPaths } from '../journal/run-store.ts'
 import type { RewindBody } from './acts.ts'
 import type { FleetCopies } from './copies.ts'
@@ -108,21 +109,29 @@ class Elsewhere implements RunElsewhere {
     const { runId, isLost } = this.#place
     if (isLost) return undefined
     const { acts } = this.#parts.fleet
-    const host = await this.#host()
-    const actId = await acts.askHost(runId, host.hostId, kind, body, by)
-    return await this.#outcomeOf(actId, host.name)
+    let refusal: unknown
+    for (const { hostId, name } of await this.#hosts()) {
+      const actId = await acts.askHost(runId, hostId, kind, body, by)
+      try {
+        return await this.#outcomeOf(actId, name)
+      } catch (error) {
+        if (!isNoDisk(error, runId)) throw error
+        refusal = error
+      }
+    }
+    throw refusal
   }
 
-  /** @throws {CaissonError} `not_possible_now` */
-  async #host(): Promise<FleetHost> {
+  /**
+   * Of several processes of a name, which may have a folder each, first those that carry runs out.
+   * @throws {CaissonError} `not_possible_now`
+   */
+  async #hosts(): Promise<readonly FleetHost[]> {
     const { runId, carriedBy, atWorkAt } = this.#place
-    const hosts = (await this.#parts.fleet.hosts()).filter(({ isGone }) => !isGone)
-    const found = hosts.filter(({ hostId, name }) =>
-      atWorkAt === null ? name === carriedBy : hostId === atWorkAt,
+    const found = (await this.#parts.fleet.hosts()).filter(
+      ({ hostId, name, isGone }) => !isGone && (atWorkAt === null ? name === carriedBy : hostId === atWorkAt),
     )
-    // Of several processes of that name, one that carries runs out.
-    const host = found.toSorted((one, other) => one.slots - other.slots).at(-1)
-    if (host !== undefined) return host
+    if (found.length > 0) return found.toSorted((one, other) => other.slots - one.slots)
     if (carriedBy === null)
       throw new CaissonError('not_possible_now', `no host of the fleet has a disk of ${runId}`, {
         remedy:

@@ -25,9 +25,37 @@ export interface AdoptedRun {
   lines(): AsyncIterable<ChainedLine>
 }
 
+/** Runs of one caller that have not ended, beyond which it forks none: nobody has to continue a fork, so nothing else ends it. */
+export const unendedMax = 1_000
 /** Lines that one statement adds. */
 const linesAtOnce = 500
 const charsAtOnce = 4 * 1024 * 1024
+
+/**
+ * Bounds the runs of the caller of a run; the owner has no bound. Exact in a transaction, however many hosts adopt at once.
+ * @param of a run of the fleet @param count of new runs of its caller
+ * @throws {CaissonError} `queue_full`
+ */
+export async function requireRoomForForks(queries: Queries, of: string, count: number): Promise<void> {
+  await queries.query(
+    `SELECT pg_advisory_xact_lock(hashtextextended('forks of ' || caller, 0)) FROM caisson.runs
+      WHERE run_id = $1 AND caller IS NOT NULL`,
+    [of],
+  )
+  // A statement of its own sees what those before have committed.
+  const [row] = await queries.query<{ unended: number }>(
+    `SELECT count(*)::integer AS unended FROM caisson.runs
+      WHERE NOT has_ended AND caller = (SELECT caller FROM caisson.runs WHERE run_id = $1)`,
+    [of],
+  )
+  const unended = row?.unended ?? 0
+  if (unended + count <= unendedMax) return
+  throw new CaissonError(
+    'queue_full',
+    `${unended} runs of this caller have not ended, and with ${count === 1 ? 'a fork' : `${count} forks`} at most ${unendedMax} may`,
+    { remedy: 'continue or cancel forks that sleep, then fork again' },
+  )
+}
 
 /** In a transaction. @throws {BlobsGone} when a file has to be stored again; the transaction must not be committed then */
 export async function addAdopted(tx: Queries, run: AdoptedRun): Promise<void> {

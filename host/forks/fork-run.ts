@@ -3,10 +3,9 @@
  * disk as it was there, its recording, and its task. The other run stays as it is.
  */
 import { constants, createReadStream } from 'node:fs'
-import { copyFile, readFile, writeFile } from 'node:fs/promises'
+import { copyFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
-import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { errnoOf } from '#specs/node/file-error.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
@@ -14,7 +13,6 @@ import { RunMetadata } from '#specs/protocol/host-event.ts'
 import { describeIssues } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import { Task } from '#specs/protocol/task.ts'
 import { replaceFile } from '../files/durable.ts'
 import { parseJson } from '../files/json.ts'
 import { importedLinesOf, readImported, writeImported } from '../journal/imported.ts'
@@ -27,6 +25,7 @@ import { linkOrCopy } from '../vm/hibernation/sparse-file.ts'
 import { manifestName } from '../workspace/index.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { type ForkPoint, findMoment, isNow } from './moment.ts'
+import { readTask, type StoredTask } from './stored-task.ts'
 
 /** Names the session of an editor that a run belongs to. A fork joins it only where its own metadata says so. */
 const sessionKey = 'acp.session'
@@ -81,6 +80,24 @@ export interface Forks {
 
 /** @throws {CaissonError} `not_possible_now` when the run has no such moment or does not keep its disk, `state_corrupted` */
 export async function forkRun(source: ForkSource, request: ForkRequest): Promise<Forks> {
+  const { store, runId, stored } = source
+  const runIds: string[] = []
+  try {
+    const forks = await makeForks(source, request, runIds)
+    // Takes minutes for large disks, and needs nothing of the run: a host may continue it meanwhile.
+    const made = runIds.map((id) => store.paths(id))
+    if (stored === undefined) await store.adopt(runIds, [runId])
+    else await stored.adopt(made, forks.checkpointId)
+    return forks
+  } catch (error) {
+    // One that another process has taken up by now stays.
+    for (const id of runIds) await store.remove(id).catch(() => undefined)
+    throw error
+  }
+}
+
+/** @param runIds receives the id of each new run before its files are there */
+async function makeForks(source: ForkSource, request: ForkRequest, runIds: string[]): Promise<Forks> {
   const { store, runId, stored: inStore } = source
   const from = inStore?.from ?? store
   // Nobody continues it, applies its changes or frees its disk meanwhile.
@@ -96,31 +113,16 @@ export async function forkRun(source: ForkSource, request: ForkRequest): Promise
   const point = isNow(state, request.at) && notNow === undefined ? { ...found, step: 'now' } : found
   const isKept = state.end !== null && source.live === undefined && inStore === undefined
   const paths = momentPaths(from.paths(runId), isKept)
-  const isImported = (await readImported(paths.directory)) !== undefined
-  const stored = await readTask(paths, isImported)
+  const stored = await readTask(paths, (await readImported(paths.directory)) !== undefined)
   await source.live?.flushRecording()
   const prefix = prefixOf(lines, point)
-  const { step, moment } = point
-  const checkpointId = moment?.checkpointId ?? null
-  const runIds: string[] = []
-  try {
-    for (let index = 0; index < request.count; index += 1) {
-      const fork = await store.create(newRunId())
-      runIds.push(fork.runId)
-      await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
-    }
-    if (inStore === undefined) await store.adopt(runIds, [runId])
-    else
-      await inStore.adopt(
-        runIds.map((id) => store.paths(id)),
-        checkpointId,
-      )
-  } catch (error) {
-    // One that another process has taken up by now stays.
-    for (const id of runIds) await store.remove(id).catch(() => undefined)
-    throw error
+  const checkpointId = point.moment?.checkpointId ?? null
+  for (let index = 0; index < request.count; index += 1) {
+    const fork = await store.create(newRunId())
+    runIds.push(fork.runId)
+    await makeFork({ source, paths, fork, prefix, point, stored, request, words: request.prompts[index] })
   }
-  return { step, checkpointId, runIds, ...(notNow === undefined ? {} : { notNow }) }
+  return { step: point.step, checkpointId, runIds, ...(notNow === undefined ? {} : { notNow }) }
 }
 
 /** Why there is no checkpoint of the moment of the call. */
@@ -136,7 +138,7 @@ interface ForkParts {
   readonly fork: RunPaths
   readonly prefix: readonly JournalEvent[]
   readonly point: ForkPoint
-  readonly stored: Stored
+  readonly stored: StoredTask
   readonly request: ForkRequest
   readonly words: string | undefined
 }
@@ -241,37 +243,6 @@ function prefixOf(lines: readonly JournalEvent[], { moment }: ForkPoint): readon
     ({ event }) => event.type === 'checkpoint' && event.checkpointId === checkpointId,
   )
   return lines.slice(0, at + 1)
-}
-
-/** As `host/stored-run.ts` writes it; the options stay as they are. */
-const Stored = z.strictObject({
-  version: z.literal(1),
-  options: z.looseObject({}),
-  task: Task,
-  functions: z.looseObject({}),
-})
-type Stored = z.infer<typeof Stored>
-
-async function readTask({ runId, options }: RunPaths, isImported: boolean): Promise<Stored> {
-  const text = await readFile(options, 'utf8').catch((cause: unknown) => {
-    if (isImported)
-      throw new CaissonError(
-        'not_possible_now',
-        `${runId} was imported without its disk, so it cannot be forked`,
-        {
-          cause,
-          remedy: 'fork it where it was made, or export it there while it keeps its disk',
-        },
-      )
-    throw new CaissonError('not_possible_now', `${runId} does not keep its disk, so it cannot be forked`, {
-      cause,
-      remedy:
-        'the newest ended runs keep it for a week, see kept.moments of the configuration; run the task again',
-    })
-  })
-  const stored = Stored.safeParse(parseJson(text))
-  if (stored.success) return stored.data
-  throw new CaissonError('state_corrupted', `${options} is damaged or of another version`)
 }
 
 /** The header and the first exchanges; later ones belong to the other run. */

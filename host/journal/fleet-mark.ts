@@ -12,13 +12,18 @@ export const copyMarker = 'fleet.json'
 const Mark = z.strictObject({
   /** Its address without a password. */
   fleet: z.string().max(1_000),
+  /** The fleet may not have it yet. Absent: the fleet has it, or had it. */
+  isBeingAdopted: z.literal(true).optional(),
 })
 
 /** @param journal path of the run's journal @param fleet its address, for people */
-export async function markFleet(journal: string, fleet = ''): Promise<void> {
-  await writeFile(markOf(journal), `${JSON.stringify({ fleet } satisfies z.infer<typeof Mark>)}\n`, {
-    mode: 0o600,
-  })
+export async function markFleet(
+  journal: string,
+  fleet = '',
+  more: { readonly isBeingAdopted?: true } = {},
+): Promise<void> {
+  const mark: z.infer<typeof Mark> = { fleet, ...more }
+  await writeFile(markOf(journal), `${JSON.stringify(mark)}\n`, { mode: 0o600 })
 }
 
 /** Of a run that the fleet did not take. */

@@ -49,7 +49,7 @@ const errorWords: Readonly<Record<ErrorCode, string>> = {
   permission_denied: 'The system does not allow this user to read or write a file',
   no_space: 'A disk is full or too small',
   limit_reached: 'A bound of Caisson is reached, such as that of kept runs or notes',
-  queue_full: 'Too many runs wait in the queue of the host',
+  queue_full: 'Too many runs wait: in the queue of the host, or as forks of one caller',
   queue_timeout: 'A run did not begin within the time that its request allowed',
   provider_unavailable: 'No model provider can be chosen, or its key is missing',
   image_unavailable: 'The VM image is missing, damaged or cannot be built',

@@ -1,18 +1,23 @@
 // Forks, rewinds and merged runs of runs of a fleet, which are runs of the fleet too: rows of a real database, files in a store.
 import { existsSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readFile, utimes } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
+import { unendedMax } from '../../fleet/adopted-rows.ts'
+import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { BlobsGone, FleetBlobs, referTo } from '../../fleet/blobs.ts'
+import type { Fleet } from '../../fleet/fleet.ts'
 import { makerOf } from '../../fleet-member.ts'
-import { adoptRuns } from '../../fleet-runs/adopt.ts'
+import { adoptRuns, removeLeftAdoptions } from '../../fleet-runs/adopt.ts'
 import { forkRun } from '../../forks/fork-run.ts'
-import { newRunId, RunStore } from '../../journal/run-store.ts'
+import { findFleetMark, markFleet } from '../../journal/fleet-mark.ts'
+import { newRunId, type RunPaths, RunStore } from '../../journal/run-store.ts'
 import { readStoredRun } from '../../stored-run.ts'
 import { CheckpointDisk } from '../../vm/checkpoints/checkpoint-disk.ts'
+import { RunLock } from '../../workspace/run-lock.ts'
 import { beginChanging } from '../support/changed-run.ts'
 import { checkpoint, runWithMoments } from '../support/run-with-moments.ts'
 import { type Sketch, treeOf, writeTree } from '../workspace/support.ts'
@@ -232,6 +237,30 @@ it('the host that has the disk of an ended run forks and rewinds it for the othe
   expect(refusals[1]).toEqual(refusals[0])
 }, 30_000)
 
+it('of two hosts with one name, the one that has the disk forks and rewinds the run, whichever is asked first', async () => {
+  const runId = await newRun({ isOver: true })
+  const namesake = await nodes.add('one', { slots: 9, home: path.join(one.home, 'namesake') })
+  for (const { runs, host } of [one, namesake]) await runs.work(host.runs, never, {}, makerOf(host))
+  const { runIds } = await two.host.fork(runId, { at: 'second', count: 2 })
+  expect(runIds).toHaveLength(2)
+  const { runId: rewound } = await two.host.rewind(runId, { to: 'second' })
+  for (const id of [...runIds, rewound])
+    expect(await two.host.runs.summary(id)).toMatchObject({ status: 'sleeping', forkedFrom: runId })
+  expect(await askedHosts()).toEqual([namesake, one, namesake, one].map(({ fleet }) => fleet.hostId))
+  // Any other refusal of the first one counts.
+  await expect(two.host.fork(runId, { at: 'third' })).rejects.toThrow(/no moment "third"/)
+  await one.host.runs.removeMoments(runId)
+  await expect(two.host.fork(runId, { at: 'second' })).rejects.toThrow('does not keep its disk')
+})
+
+/** By acts, in their order. */
+const askedHosts = async () =>
+  (
+    await two.fleet.database.query<{ hostId: string }>(
+      'SELECT host_id AS "hostId" FROM caisson.acts ORDER BY act_id',
+    )
+  ).map(({ hostId }) => hostId)
+
 it('where the host that has the disk is gone, the refusal names it and the moments that any host forks', async () => {
   const runId = await newRun({ isOver: true })
   await one.fleet.database.query('UPDATE caisson.hosts SET left_at = now() WHERE host_id = $1', [
@@ -335,6 +364,25 @@ it('what is asked of a host that has a disk, and what it answers, is checked', a
   }
 }, 30_000)
 
+it('while the files of a fork are stored, the run is free for whoever continues it', async () => {
+  const runId = await newRun()
+  const [storing, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  const { store } = one
+  store.write = async (...given) => {
+    storing.resolve()
+    await go.promise
+    await DirectoryBlobs.prototype.write.apply(store, given)
+  }
+  const forking = one.host.fork(runId, { at: 'second', prompts: ['use tabs'] })
+  await storing.promise
+  expect(await one.host.runs.isLive(runId)).toBe(false)
+  const held = await RunLock.take(one.host.folders.locks, runId)
+  go.resolve()
+  const { runIds } = await forking
+  await held[Symbol.asyncDispose]()
+  expect(await two.host.runs.summary(runIds[0] ?? '')).toMatchObject({ status: 'sleeping' })
+})
+
 it('a fork that cannot be stored leaves no folder, no row and no mark behind', async () => {
   const runId = await newRun()
   const before = await one.host.runs.ids()
@@ -364,44 +412,151 @@ it('a fork that cannot be stored leaves no folder, no row and no mark behind', a
   expect(await one.alone.runs.ids()).toEqual(before)
 }, 60_000)
 
-it('rows whose answer was lost are not added twice, and files that were removed meanwhile are stored again', async () => {
-  const runId = await newRun()
-  const runs = new RunStore(one.host.folders)
-  const { runIds } = await forkRun({ store: runs, runId }, { at: 'second', count: 2, prompts: [], by: 'ana' })
+type Transaction = (work: () => Promise<unknown>) => Promise<unknown>
+
+/** The first host, whose next transactions do what is given. */
+function failing(transactions: Transaction[], more: Partial<Fleet> = {}): Fleet {
   const { database } = one.fleet
-  const lost = new CaissonError('state_unavailable', 'the connection ended', { cause: new Error('reset') })
-  const failures = [
-    async () => {
-      throw new BlobsGone(['a'])
-    },
-    async (work: () => Promise<unknown>) => {
-      await work()
-      throw lost
-    },
-  ]
-  const fleet = new Proxy(one.fleet, {
-    get: (target, name) => {
-      if (name !== 'database') return Reflect.get(target, name, target)
-      return new Proxy(database, {
-        get: (of, part) => {
-          if (part !== 'transaction') return Reflect.get(of, part, of)
-          return async (work: Parameters<typeof database.transaction>[0]) => {
-            const run = async () => await database.transaction(work)
-            return await (failures.shift() ?? (async (given: typeof run) => await given()))(run)
-          }
-        },
-      })
+  const changed = new Proxy(database, {
+    get: (of, part) => {
+      const value: unknown = Reflect.get(of, part, of)
+      if (part !== 'transaction') return typeof value === 'function' ? value.bind(of) : value
+      return async (work: Parameters<typeof database.transaction>[0]) => {
+        const run = async () => await database.transaction(work)
+        return await (transactions.shift() ?? (async (given: typeof run) => await given()))(run)
+      }
     },
   })
-  const blobs = new FleetBlobs(database, one.store)
-  await adoptRuns(
-    { fleet, blobs },
-    runIds.map((id) => runs.paths(id)),
-    [runId],
-  )
-  expect(failures).toEqual([])
-  for (const id of runIds) expect(await one.host.runs.summary(id)).toMatchObject({ status: 'sleeping' })
+  return new Proxy(one.fleet, {
+    get: (target, name) =>
+      name === 'database' ? changed : Reflect.get({ ...more, __proto__: target }, name, target),
+  })
+}
+
+const lost = new CaissonError('state_unavailable', 'the connection ended', { cause: new Error('reset') })
+const loseAnswer: Transaction = async (work) => {
+  await work()
+  throw lost
+}
+
+/** Forks in the folder of the first host, which no fleet has. */
+async function newForks(runId: string, count: number): Promise<RunPaths[]> {
+  const store = new RunStore(one.host.folders)
+  const { runIds } = await forkRun({ store, runId }, { at: 'second', count, prompts: [], by: 'ana' })
+  return runIds.map((id) => store.paths(id))
+}
+
+const blobsOf = ({ fleet, store }: FleetNode) => new FleetBlobs(fleet.database, store)
+
+it('rows whose answer was lost are not added twice, and files that were removed meanwhile are stored again', async () => {
+  const runId = await newRun()
+  const forks = await newForks(runId, 2)
+  const gone: Transaction = async () => {
+    throw new BlobsGone(['a'])
+  }
+  const transactions = [gone, loseAnswer]
+  await adoptRuns({ fleet: failing(transactions), blobs: blobsOf(one) }, forks, [runId])
+  expect(transactions).toEqual([])
+  for (const fork of forks) {
+    expect(await one.host.runs.summary(fork.runId)).toMatchObject({ status: 'sleeping' })
+    expect(await findFleetMark(fork.journal)).toEqual({ fleet: one.fleet.database.address.shown })
+  }
 })
+
+it('a fork whose answer stays lost says that it may have been made; one whose rows were not whole does not', async () => {
+  const runId = await newRun()
+  const closing = { closing: AbortSignal.abort() }
+  const [made, other] = [await newForks(runId, 2), await newForks(runId, 1)]
+  const unclear = adoptRuns({ fleet: failing([loseAnswer], closing), blobs: blobsOf(one) }, made, [runId])
+  await expect(unclear).rejects.toMatchObject({
+    code: 'connection_lost',
+    message: expect.stringContaining(`may have been made: ${made.map((fork) => fork.runId).join(', ')}`),
+    remedy: expect.stringContaining('caisson runs list'),
+  })
+  for (const fork of made)
+    expect(await two.host.runs.summary(fork.runId)).toMatchObject({ status: 'sleeping' })
+  const never: Transaction = async () => {
+    throw lost
+  }
+  const clear = adoptRuns({ fleet: failing([never], closing), blobs: blobsOf(one) }, other, [runId])
+  await expect(clear).rejects.toBe(lost)
+})
+
+it('what a process left that was killed before the fleet had its forks is removed later, and nothing else', async () => {
+  const runId = await newRun()
+  const { shown } = one.fleet.database.address
+  const [left, ofOther, held, plain, made] = await newForks(runId, 5)
+  if (!left || !ofOther || !held || !plain || !made) throw new Error('forks are missing')
+  await adoptRuns({ fleet: one.fleet, blobs: blobsOf(one) }, [made], [runId])
+  for (const { journal } of [left, held, made]) await markFleet(journal, shown, { isBeingAdopted: true })
+  await markFleet(ofOther.journal, 'postgres://other/fleet', { isBeingAdopted: true })
+  // Of a run that the fleet had and that was removed, or of a fleet that lost rows.
+  await markFleet(plain.journal, shown)
+  const before = await one.alone.runs.ids()
+  const { folders } = one.host
+  expect(await removeLeftAdoptions(folders, one.fleet)).toEqual([])
+  const old = new Date(Date.now() - 10 * 60_000)
+  for (const { directory } of [left, ofOther, held, plain, made]) await utimes(directory, old, old)
+  await using _ = await RunLock.take(folders.locks, held.runId)
+  // As the service of a host does each minute.
+  one.runs.source.boundBy(folders, async () => ({ maxRuns: 1_000, maxBytes: 2 ** 40 }))
+  await one.runs.source.bound()
+  const expected = before.filter((id) => id !== left.runId)
+  expect((await one.alone.runs.ids()).toSorted()).toEqual(expected.toSorted())
+  expect(await findFleetMark(made.journal)).toEqual({ fleet: shown })
+})
+
+it('a caller with a thousand runs that have not ended forks no more, on no host; other callers and the owner do [V.05]', async () => {
+  const runId = await newRun()
+  const { runId: other } = await runWithMoments(one.alone, one.home, { runId: idOf(9) })
+  await nodes.enter(one, other, { caller: 'key ana', lane: 'ana', checkpointId: 'cp-4' })
+  const { database } = one.fleet
+  const addMore = async (count: number) =>
+    await database.query(
+      `INSERT INTO caisson.runs (run_id, caller, waits)
+       SELECT 'run-' || lpad(number::text, 20, 'a'), 'key ana', true FROM generate_series(1, $1::integer) AS number`,
+      [count],
+    )
+  const setCaller = async (caller: string | null) =>
+    await database.query('UPDATE caisson.runs SET caller = $2 WHERE run_id = $1', [runId, caller])
+  await addMore(unendedMax - 3)
+  const before = await one.host.runs.ids()
+  const refused = {
+    code: 'queue_full',
+    message: expect.stringContaining(
+      '999 runs of this caller have not ended, and with 2 forks at most 1000 may',
+    ),
+    remedy: expect.stringContaining('continue or cancel forks'),
+  }
+  one.store.failure = new Error('files were stored')
+  await expect(one.host.fork(runId, { at: 'second', count: 2 })).rejects.toMatchObject(refused)
+  await expect(two.host.fork(runId, { at: 'second', count: 2 })).rejects.toMatchObject(refused)
+  expect(await one.host.runs.ids()).toEqual(before)
+  one.store.failure = undefined
+  const looked = Promise.withResolvers<void>()
+  const { store } = one
+  let storing = 0
+  // Both have looked before one adds its own.
+  store.write = async (...given) => {
+    storing += 1
+    if (storing === 2) looked.resolve()
+    await looked.promise
+    await DirectoryBlobs.prototype.write.apply(store, given)
+  }
+  const both = await Promise.allSettled([runId, other].map((id) => one.host.fork(id, { at: 'second' })))
+  expect(both.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected'])
+  expect(both.find(({ status }) => status === 'rejected')).toMatchObject({ reason: { code: 'queue_full' } })
+  for (const caller of ['key ben', null]) {
+    await setCaller(caller)
+    expect((await two.host.fork(runId, { at: 'second' })).runIds).toHaveLength(1)
+  }
+  await setCaller('key ana')
+  await expect(one.host.rewind(runId, { to: 'second' })).rejects.toMatchObject({ code: 'queue_full' })
+  await database.query(
+    `UPDATE caisson.runs SET has_ended = true, ended_at = now() WHERE run_id = 'run-' || lpad('1', 20, 'a')`,
+  )
+  expect((await one.host.fork(runId, { at: 'second' })).runIds).toHaveLength(1)
+}, 30_000)
 
 it('a rewound run of the fleet ends in its rows, and the run that takes its place sleeps in the fleet', async () => {
   const runId = await newRun()

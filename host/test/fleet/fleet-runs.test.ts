@@ -2,12 +2,14 @@ import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { CaissonError } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
 import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { Fleet } from '../../fleet/fleet.ts'
 import { type CarriedRun, FleetRuns, type Segment } from '../../fleet-runs/fleet-runs.ts'
 import { newRunId, RunStore } from '../../journal/run-store.ts'
+import { RunLock } from '../../workspace/run-lock.ts'
 import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
 
 let server: PostgresServer
@@ -148,6 +150,40 @@ it('a run that waits for the limit of its model server uses up no try of its hos
       await expect.poll(() => fleet.whyWaits(runId), { timeout: 10_000 }).toMatch(/^Its model server/)
   }
   await expect.poll(async () => (await headOf(fleet.runs, runId)).hasEnded, { timeout: 10_000 }).toBe(true)
+  expect(await fleet.requests.failures(runId)).toEqual([])
+}, 60_000)
+
+it('a run whose lock another call has, such as to fork it, keeps its folder, uses up no try of its host, and begins once the lock is free [V.05]', async () => {
+  const { runs, fences } = await openRuns()
+  const runId = newRunId()
+  const { directory, locks } = runs.paths(runId)
+  const inUse = path.join(directory, 'in-use')
+  await mkdir(directory, { recursive: true })
+  await writeFile(inUse, 'in use')
+  const lock = await RunLock.take(locks, runId)
+  let begun = 0
+  await fences.work(runs, async () => {
+    begun += 1
+    // Somebody has taken it since the folder was made.
+    if (begun < 5) throw new CaissonError('run_busy', `${runId} is in use`)
+    await end(runId)
+    return { ended: Promise.resolve(), cancel: async () => undefined }
+  })
+  await fleet.add(runId, { priority: 'normal', isContinued: false })
+  const epochAfterPause = async () => {
+    await fleet.database.query('UPDATE caisson_queue.job SET start_after = now() WHERE start_after > now()')
+    return (await headOf(fleet.runs, runId)).epoch
+  }
+  // More often than a host tries a run that fails.
+  await expect.poll(epochAfterPause, { timeout: 20_000 }).toBeGreaterThan(4)
+  expect([begun, existsSync(inUse)]).toEqual([0, true])
+  await lock[Symbol.asyncDispose]()
+  const hasEnded = async () => {
+    await epochAfterPause()
+    return (await headOf(fleet.runs, runId)).hasEnded
+  }
+  await expect.poll(hasEnded, { timeout: 20_000 }).toBe(true)
+  expect([begun, existsSync(inUse)]).toEqual([5, false])
   expect(await fleet.requests.failures(runId)).toEqual([])
 }, 60_000)
 
