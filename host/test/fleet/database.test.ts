@@ -100,7 +100,10 @@ it('says what is wrong with a connection, without the password', async () => {
       address: `postgres:///runs?host=${place}&user=nobody-there&password=hunter2`,
       code: 'permission_denied',
     },
-    { address: `postgres:///nothing-there?host=${place}&user=owner&password=hunter2`, code: 'internal' },
+    {
+      address: `postgres:///nothing-there?host=${place}&user=owner&password=hunter2`,
+      code: 'invalid_options',
+    },
   ]
   for (const { address, code } of cases) {
     const error = await FleetDatabase.open(parseFleetAddress(address, 'x')).catch((thrown: unknown) => thrown)
