@@ -178,7 +178,7 @@ export interface ResumeOptions
   readonly fromBeginning?: boolean
   /**
    * Whether a run that was cancelled, and whose process ended before the run did, ends in order: its agent closes, and its
-   * changes are collected. Otherwise the run continues its task. Default: false.
+   * changes are collected. Otherwise the run continues its task. Default: whether a fleet has the run.
    */
   readonly endIfCancelled?: boolean
   /** Lower bounds of the whole run, with what it has used; higher ones change nothing. Default: as it was started. */

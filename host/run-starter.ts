@@ -148,7 +148,9 @@ export class RunStarter {
       const configured = mcpServersOf(planned.config.mcpServers)
       const servers = { own: planned.mcp?.servers ?? {}, configured: configured.ok ? configured.value : {} }
       const task = imported === undefined ? stored.task : withValues(stored.task, imported.withheld, servers)
-      const { fromBeginning = false, endIfCancelled = false } = options
+      // Nobody resumed it: a fleet continues what its host lost.
+      const isOfFleet = this.#fences?.of(paths.runId) !== undefined
+      const { fromBeginning = false, endIfCancelled = isOfFleet } = options
       const resumed = { task, fromBeginning, endIfCancelled, importedLines: importedLinesOf(imported) }
       const plan = { ...planned, runId: paths.runId, resumed, ...this.#ofFleet(paths.runId) }
       this.#traces.observe(record.feed, plan, options, (notes) => this.warn(notes))

@@ -197,9 +197,7 @@ export class FleetStarts {
   }
 
   async #resume(runId: string): Promise<Run> {
-    // Nobody resumed it: the fleet continues what its host lost.
-    const options = { interactive: 'stored', leaveOnSleep: true, endIfCancelled: true } as const
-    return await this.#options.host.resume(runId, options)
+    return await this.#options.host.resume(runId, { interactive: 'stored', leaveOnSleep: true })
   }
 
   /** The directory on this host, which allows it too. */
