@@ -183,9 +183,7 @@ describe('the extension in VS Code', limits, () => {
     const [started] = (await client.call('listRuns', {})).runs
     expect(started).toMatchObject({ prompt: 'Tidy the folder', workspace: folder })
     await window.openFile('a.txt')
-    await window.page.keyboard.press('Control+Home')
-    await window.page.keyboard.press('ArrowDown')
-    await window.page.keyboard.press('Shift+End')
+    await window.selectLine(2)
     await window.command('Caisson: Start a Run with the Selection…')
     await window.type(folder, 'Explain the line')
     await window.row('place 1 of 1').waitFor()

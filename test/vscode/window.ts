@@ -69,12 +69,19 @@ export class Window {
       }
   }
 
-  /** Calls a command by its title. */
+  /** Calls a command by its title. A list that is about to close may take the first keys, so it asks until the command is there. */
   async command(title: string): Promise<void> {
-    await this.page.keyboard.press('F1')
-    await this.quickInput.waitFor()
-    await this.quickInput.fill(`>${title}`)
-    await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: title }).first().click()
+    const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: title }).first()
+    for (let tries = 0; ; tries++)
+      try {
+        await this.page.keyboard.press('F1')
+        await this.quickInput.waitFor()
+        await this.quickInput.fill(`>${title}`)
+        return await row.click({ timeout: 5_000 })
+      } catch (error) {
+        if (tries === 4) throw error
+        await this.page.keyboard.press('Escape')
+      }
   }
 
   /** The text field of lists and questions on top. */
@@ -114,6 +121,21 @@ export class Window {
     await this.quickInput.fill(name)
     await this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: name }).first().click()
     await this.page.locator('.tab.active').filter({ hasText: name }).waitFor()
+  }
+
+  /** Selects a line of the open file. The editor may take keys a moment after it is shown. */
+  async selectLine(number: number): Promise<void> {
+    const selected = this.page.locator('.statusbar-item').filter({ hasText: 'selected)' })
+    for (let tries = 0; ; tries++)
+      try {
+        await this.page.locator('.editor-instance .view-lines').first().click()
+        await this.page.keyboard.press('Control+Home')
+        for (let line = 1; line < number; line++) await this.page.keyboard.press('ArrowDown')
+        await this.page.keyboard.press('Shift+End')
+        return await selected.waitFor({ timeout: 3_000 })
+      } catch (error) {
+        if (tries === 4) throw error
+      }
   }
 
   /** A dialog that has to be answered. */
