@@ -69,7 +69,7 @@ export class Window {
       }
   }
 
-  /** Calls a command by its title. A list that is about to close may take the first keys, so it asks until the command is there. */
+  /** Calls a command by its title. A list that is about to close may take the first keys: it asks until the command is there. */
   async command(title: string): Promise<void> {
     const row = this.page.locator('.quick-input-list .monaco-list-row').filter({ hasText: title }).first()
     for (let tries = 0; ; tries++)
