@@ -49,10 +49,11 @@ export interface AskedQuestion {
 const warned = new WeakSet<Io>()
 
 export class RunsOfFleet {
-  readonly #client: SocketClient
+  /** Of the service that shows them. */
+  readonly client: SocketClient
 
   private constructor(client: SocketClient) {
-    this.#client = client
+    this.client = client
   }
 
   /** Undefined: no service of this user and this version is one of a fleet. Says so once where it is of another version. */
@@ -73,7 +74,7 @@ export class RunsOfFleet {
     const { status, workspace, model, metadata } = filter
     let cursor: string | undefined
     for (let left = last; left > 0; ) {
-      const { runs, nextCursor } = await this.#client.call('listRuns', {
+      const { runs, nextCursor } = await this.client.call('listRuns', {
         query: {
           ...(status === undefined ? {} : { status }),
           ...(workspace === undefined ? {} : { workspace }),
@@ -108,13 +109,13 @@ export class RunsOfFleet {
   async show(io: Io, name: string): Promise<RunResource | undefined> {
     const found = await this.find(io, name)
     if (found === undefined) return undefined
-    await this.#client.call('listEvents', { params: { run: found.id }, query: { limit: '1' } })
+    await this.client.call('listEvents', { params: { run: found.id }, query: { limit: '1' } })
     return found
   }
 
   /** A run to follow and to act on. */
   run(runId: string): FleetRun {
-    return new FleetRun(this.#client, runId)
+    return new FleetRun(this.client, runId)
   }
 
   /**
@@ -123,7 +124,7 @@ export class RunsOfFleet {
    */
   async questions({ stderr }: Pick<Io, 'stderr'>, run?: string): Promise<AskedQuestion[]> {
     const query = run === undefined ? {} : { run }
-    const { approvals, hasMore } = await this.#client.call('listApprovals', { query })
+    const { approvals, hasMore } = await this.client.call('listApprovals', { query })
     if (hasMore)
       stderr.write(
         `caisson: ${formatCount(approvals.length, 'question is', 'questions are')} listed, and there are more; list those of one run: caisson approvals list RUN\n`,
@@ -134,7 +135,7 @@ export class RunsOfFleet {
   /** Says who answered a question before. @throws {CaissonError} `not_possible_now` */
   async requireUndecided(run: string, approval: string): Promise<void> {
     try {
-      await this.#client.call('getApproval', { params: { run, approval } })
+      await this.client.call('getApproval', { params: { run, approval } })
     } catch (error) {
       // One that was never asked is said with those that are.
       if (!(error instanceof CaissonError && error.cause instanceof ServiceError)) throw error
@@ -145,12 +146,12 @@ export class RunsOfFleet {
 
   /** What was answered for later calls of a run. */
   async answers(run: string): Promise<RunAnswer[]> {
-    return (await this.#client.call('listAnswers', { params: { run } })).answers as RunAnswer[]
+    return (await this.client.call('listAnswers', { params: { run } })).answers as RunAnswer[]
   }
 
   /** Has a run that waits for people alone continued by any host. */
   async wake(run: string): Promise<void> {
-    await this.#client.call('resumeRun', { params: { run } })
+    await this.client.call('resumeRun', { params: { run } })
   }
 
   /** As `host.merge`. */
@@ -159,30 +160,30 @@ export class RunsOfFleet {
       runs: [...runs],
       takes: takes.map(({ hunks, ...take }) => ({ ...take, ...(hunks && { hunks: [...hunks] }) })),
     }
-    const { runId, ...merged } = await this.#client.call('mergeRuns', { body })
+    const { runId, ...merged } = await this.client.call('mergeRuns', { body })
     return { ...merged, ...(runId === undefined ? {} : { runId }) }
   }
 
   /** Has the changes of an ended run in its folder on this host. */
   async fetchChanges(run: string): Promise<void> {
-    await this.#client.call('listChanges', { params: { run } })
+    await this.client.call('listChanges', { params: { run } })
   }
 
   /** As `host.fork`. The new runs wait for {@link wake}. */
   async fork(run: string, { prompts = [], ...options }: ForkOptions): Promise<Forks> {
     const body = { ...options, ...(prompts.length === 0 ? {} : { prompts: [...prompts] }) }
-    const { notNow, ...forks } = await this.#client.call('forkRun', { params: { run }, body })
+    const { notNow, ...forks } = await this.client.call('forkRun', { params: { run }, body })
     return { ...forks, ...(notNow === undefined ? {} : { notNow }) }
   }
 
   /** As `host.rewind`. The new run waits for {@link wake}. */
   async rewind(run: string, body: RewindOptions): Promise<Rewound> {
-    return await this.#client.call('rewindRun', { params: { run }, body })
+    return await this.client.call('rewindRun', { params: { run }, body })
   }
 
   /** Removes an ended run, on all hosts. */
   async remove(run: string): Promise<void> {
-    await this.#client.call('removeRun', { params: { run } })
+    await this.client.call('removeRun', { params: { run } })
   }
 
   async #last({ directory = process.cwd() }: Io): Promise<RunResource | undefined> {
@@ -210,7 +211,7 @@ export class RunsOfFleet {
 
   async #run(run: string): Promise<RunResource | undefined> {
     try {
-      return await this.#client.call('getRun', { params: { run } })
+      return await this.client.call('getRun', { params: { run } })
     } catch (error) {
       if (hasCode(error, 'run_not_found')) return undefined
       throw error

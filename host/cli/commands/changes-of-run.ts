@@ -9,8 +9,6 @@ import type { ChangeOptions } from '../../runs/undo-run.ts'
 import type { ApplySummary, ChangeSelection, UndoSummary } from '../../workspace/index.ts'
 import { findAnyRun, requireOwn } from '../any-run.ts'
 import { hostOf, type Io } from '../io.ts'
-import { findLocalService } from '../local-service.ts'
-import { SocketClient } from '../socket-client.ts'
 
 export interface OpenedChanges {
   /** To look at; `apply` below applies them. */
@@ -22,7 +20,7 @@ export interface OpenedChanges {
 export async function openChanges(io: Io, name: string): Promise<OpenedChanges> {
   const host = hostOf(io)
   const { runId: run, shared } = await findAnyRun(io, name, { mayBeCopy: true })
-  const client = shared === undefined ? undefined : await clientOf(io)
+  const client = shared?.fleet.client
   if (client === undefined) {
     const { changes, apply } = await ownChanges(host, run)
     return {
@@ -61,7 +59,7 @@ export async function undoChangesOf(
   options: ChangeOptions,
 ): Promise<{ readonly runId: string; readonly summary: UndoSummary }> {
   const { runId, shared } = await findAnyRun(io, name, { mayBeCopy: true })
-  const client = shared === undefined ? undefined : await clientOf(io)
+  const client = shared?.fleet.client
   if (client === undefined) {
     await requireOwn(io, runId)
     return { runId, summary: await hostOf(io).undo(runId, options) }
@@ -93,11 +91,6 @@ async function untilSignal<T>(
       remedy: `see what it has done: caisson runs show ${runId}`,
     })
   }
-}
-
-async function clientOf(io: Io): Promise<SocketClient | undefined> {
-  const service = await findLocalService(hostOf(io).folders.home, io.version)
-  return service !== undefined && 'socket' in service ? new SocketClient(service) : undefined
 }
 
 /** As the HTTP API takes it, where a path includes all below it. */
