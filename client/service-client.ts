@@ -64,6 +64,9 @@ export class ServiceError extends Error {
 /** The service has this long to begin an answer, or to say at `/healthz` that it is at work. */
 const answerMs = 10_000
 
+/** A stream of the service has a comment every 15 s. One that is silent for longer than this has no service behind it. */
+const silentMs = 45_000
+
 /** First wait before a stream that broke off is opened again; doubled up to the longest. */
 const retryFirstMs = 200
 const retryLongestMs = 10_000
@@ -111,7 +114,7 @@ export class ServiceClient {
 
   /**
    * All events of a run from a number on, then events and deltas as they happen, until the run has ended. Opens the
-   * stream again where it broke off, without a gap.
+   * stream again where it broke off or was silent for 45 seconds, without a gap.
    * @throws {ServiceError} when the service refuses; a service that is not there is tried again until `signal` aborts
    */
   async *events(
@@ -153,13 +156,33 @@ export class ServiceClient {
     })
     if (!response.ok || response.body === null) throw await errorOf(response)
     yield 'open'
+    let heardAt = 0
+    const heard = new TransformStream<string, string>({
+      transform(text, controller) {
+        heardAt = performance.now()
+        controller.enqueue(text)
+      },
+    })
     const messages = response.body
       .pipeThrough(new TextDecoderStream())
+      .pipeThrough(heard)
       .pipeThrough(new EventSourceParserStream())
     const reader = messages.getReader()
+    // Only while it reads: a caller who is slow hears nothing meanwhile.
+    const read = async () => {
+      heardAt = performance.now()
+      const watch = setInterval(() => {
+        if (performance.now() - heardAt > silentMs) void reader.cancel()
+      }, silentMs / 9)
+      try {
+        return await reader.read()
+      } finally {
+        clearInterval(watch)
+      }
+    }
     try {
       for (;;) {
-        const { done, value } = await reader.read()
+        const { done, value } = await read()
         if (done) return
         if (value.event === 'end') {
           yield 'end'

@@ -15,6 +15,7 @@ import { openBlobStore } from './fleet/blob-address.ts'
 import type { BlobStore } from './fleet/blob-store.ts'
 import { FleetBlobs, referTo } from './fleet/blobs.ts'
 import { type CallerUse, useOf } from './fleet/caller-use.ts'
+import type { Queries } from './fleet/database.ts'
 import { Fleet, type FleetStatus } from './fleet/fleet.ts'
 import type { FleetHost } from './fleet/host-table.ts'
 import type { WaitingBounds } from './fleet/lanes.ts'
@@ -160,7 +161,7 @@ export class FleetMember implements RunFences, AsyncDisposable {
 
   /** Has a run continued that waits for people alone; see {@link FleetRuns.wake}. */
   async wake(runId: string): Promise<void> {
-    await this.#runs.wake(runId)
+    await this.#runs.wake(runId, this.#bounds)
   }
 
   /** As of {@link RunFences}. */
@@ -177,7 +178,13 @@ export class FleetMember implements RunFences, AsyncDisposable {
     ...options
   }: FleetMemberOptions): Promise<FleetMember> {
     const store = await openBlobStore(files, env)
-    return new FleetMember(await Fleet.open(address, options), store, bounds)
+    const member = new FleetMember(await Fleet.open(address, options), store, bounds)
+    // After a restore the store may be empty, so this is no reason to stop.
+    if (await member.#blobs.isOtherStore().catch(() => false))
+      options.warn(
+        `the store ${store.shown} has no file that runs of the fleet need; all hosts have to use one store: check --fleet-files, and that its directory is mounted`,
+      )
+    return member
   }
 
   /** As of {@link RunFences}. */
@@ -197,7 +204,7 @@ export class FleetMember implements RunFences, AsyncDisposable {
   /**
    * Adds a run, with its job, in one transaction. @returns `body`: of the request that the key belongs to, if it was used
    * before
-   * @throws {CaissonError} `queue_full`
+   * @throws {CaissonError} `queue_full`; `file_not_found` for an upload that was removed
    */
   async submit({
     about,
@@ -219,8 +226,7 @@ export class FleetMember implements RunFences, AsyncDisposable {
         // Undoes the transaction.
         if (before !== undefined) throw new CaissonError('not_possible_now', 'the key was used')
         await requests.store(tx, runId, request, key)
-        const upload = uploadId === undefined ? undefined : await requests.findUpload(uploadId, tx)
-        if (upload !== undefined) await referTo(tx, runId, 'request', [upload.sha256])
+        if (uploadId !== undefined) await this.#needUpload(tx, runId, uploadId)
         await describeSubmitted(tx, runId, { ...about, at: Date.now() })
       })
       return { runId, isNew: true }
@@ -228,6 +234,16 @@ export class FleetMember implements RunFences, AsyncDisposable {
       if (before !== undefined) return { ...before, isNew: false }
       throw error
     }
+  }
+
+  /** From now on it stays as long as the run. Without it, only a host that has its folder could carry the run out. */
+  async #needUpload(tx: Queries, runId: string, uploadId: string): Promise<void> {
+    const upload = await this.#fleet.requests.findUpload(uploadId, tx)
+    if (upload === undefined)
+      throw new CaissonError('file_not_found', `the fleet has the uploaded workspace ${uploadId} no more`, {
+        remedy: 'upload it again: POST /v1/workspaces',
+      })
+    await referTo(tx, runId, 'request', [upload.sha256])
   }
 
   /** The run that was submitted with a key. Undefined: none. */
@@ -271,6 +287,11 @@ export class FleetMember implements RunFences, AsyncDisposable {
   /** What a caller uses, over all hosts. @param exceptRunId a run that does not count */
   async useOf(caller: string, exceptRunId?: string): Promise<CallerUse> {
     return await useOf(this.#fleet.database, caller, exceptRunId)
+  }
+
+  /** @param hear hears of each run that this host ends without carrying it out, before that */
+  onEnding(hear: (runId: string) => Promise<void>): void {
+    this.#runs.source.onEnding = hear
   }
 
   /**

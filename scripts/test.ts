@@ -108,13 +108,16 @@ async function checkSources(): Promise<void> {
 
 /** The fast tier of the last commit, as a user without rights on a machine that has only git and npm. */
 async function testOnFreshMachine(): Promise<void> {
-  const count = path.join(scratch, 'fresh-machine')
-  process.env.CAISSON_TEST_COUNT = count
+  const file = path.join(scratch, 'fresh-machine')
+  process.env.CAISSON_TEST_RESULT = file
   process.env.CAISSON_TEST_ONCE = '1'
   await check('fresh machine', 'scripts/fresh-machine', ['user'])
-  const [, passed = 0, failed = 0] = /^(\d+) passed, (\d+) failed/.exec(readText(count)) ?? []
+  const result = readText(file)
+  const [, passed = 0, failed = 0] = /^(\d+) passed, (\d+) failed$/m.exec(result) ?? []
   total.passed += Number(passed)
   total.failed += Number(failed)
+  const [tests = ''] = result.split(/^failed: /m)
+  if (tests.startsWith('FAILED ')) failedTests.push(tests.slice('FAILED '.length).trim())
   delete process.env.CAISSON_TEST_ONCE
 }
 

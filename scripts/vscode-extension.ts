@@ -2,10 +2,11 @@
  * Builds the extension for VS Code: `node --conditions=caisson-source scripts/vscode-extension.ts [FOLDER]`. Writes
  * `extension/`, which VS Code can run from, and `caisson-VERSION.vsix`. Default folder: `dist-vscode/`.
  */
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { build } from 'esbuild'
 import { strToU8, zipSync } from 'fflate'
+import { noticesOf } from './notices.ts'
 
 const root = path.join(import.meta.dirname, '..')
 const source = path.join(root, 'vscode')
@@ -62,23 +63,8 @@ export async function buildExtension(): Promise<Map<string, Uint8Array>> {
     ['extension.cjs', code.contents],
     ...copied,
     ['LICENSE.txt', readFileSync(path.join(root, 'LICENSE'))],
-    ['THIRD-PARTY.txt', strToU8(noticesOf(Object.keys(metafile.inputs)))],
+    ['THIRD-PARTY.txt', strToU8(noticesOf('The code of this extension', Object.keys(metafile.inputs)))],
   ])
-}
-
-/**
- * The licenses of the libraries that the code has in it, which their terms demand.
- * @param inputs files that were bundled
- */
-function noticesOf(inputs: readonly string[]): string {
-  const folders = inputs.flatMap((file) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? [])
-  const notices = [...new Set(folders)].toSorted().map((folder) => {
-    const { name, version } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as Manifest
-    const file = readdirSync(folder).find((entry) => /^licen[cs]e(?:\.(?:md|txt))?$/i.test(entry))
-    if (file === undefined) throw new Error(`${folder} has no license text, which the extension must have`)
-    return `${name} ${version}\n\n${readFileSync(path.join(folder, file), 'utf8').trim()}\n`
-  })
-  return `The code of this extension has these libraries in it.\n\n${notices.join(`\n${'-'.repeat(78)}\n\n`)}`
 }
 
 /**

@@ -28,18 +28,28 @@ export const carryOutTask = task({
   retry: { maxAttempts: 5 },
   run: async ({ prompt, workspace }: TaskPayload, { ctx }) => {
     // The same for each attempt, as the key of the run is.
-    const end = await wait.createToken({ idempotencyKey: ctx.run.id, timeout: '30d' })
+    const end = await wait.createToken({ idempotencyKey: ctx.run.id, timeout: '1d' })
     const body = { prompt, metadata: { token: end.id }, ...(workspace === undefined ? {} : { workspace }) }
     const run = await client.call('putRun', { params: { key: ctx.run.id }, body }).catch(orGiveUp)
     logger.info(`started ${run.id}`)
-    const { outcome, message } = await wait.forToken<End>(end).unwrap()
+    const told = await wait.forToken<End>(end)
+    const { outcome, message } = told.ok ? told.output : await endOf(run.id)
     if (outcome !== 'completed') throw new AbortTaskRunError(`${run.id} ${outcome}: ${message}`)
     return { runId: run.id, patch: await client.call('getPatch', { params: { run: run.id } }) }
   },
   onCancel: async ({ ctx }) => {
-    await client.call('cancelRun', { params: { run: ctx.run.id }, body: {} })
+    await client.call('cancelRun', { params: { run: ctx.run.id }, body: {} }).catch(unlessOver)
   },
 })
+
+/** A message can be lost, or a person takes longer than the token waits: then the run is looked at once an hour. */
+async function endOf(runId: string): Promise<End> {
+  for (;;) {
+    const { end } = await client.call('getRun', { params: { run: runId } })
+    if (end !== null) return { outcome: end.outcome, message: end.message }
+    await wait.for({ hours: 1 })
+  }
+}
 
 /** The route that the webhook in the configuration of Caisson names. @param tell sends a person a text with a link */
 export async function webhook(request: Request, tell: (text: string) => Promise<void>): Promise<Response> {
@@ -62,4 +72,9 @@ function orGiveUp(error: unknown): never {
   if (error instanceof ServiceError && [400, 401, 403, 404, 409].includes(error.status))
     throw new AbortTaskRunError(error.message)
   throw error
+}
+
+/** It never began, or has ended. */
+function unlessOver(error: unknown): void {
+  if (!(error instanceof ServiceError) || ![404, 409].includes(error.status)) throw error
 }

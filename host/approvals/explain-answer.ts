@@ -37,6 +37,14 @@ export function readAnswer(answer: ApprovalAnswer): ApprovalAnswer | undefined {
   return AnswerForm.safeParse(answer).success ? answer : undefined
 }
 
+/** The run ended, or another process has it, before its journal had the answer. */
+export const unrecorded: AnswerResult = {
+  taken: false,
+  reason: 'connection_lost',
+  message:
+    'the run ended or left its host before the answer was in its journal; look at the run, then answer again',
+}
+
 export function explainUnknown(approvalId: string): AnswerResult {
   const message = `no approval of this run has the ID ${JSON.stringify(approvalId)}; list them: caisson approvals list, or pendingApprovals of the run's state`
   return { taken: false, reason: 'unknown', message }

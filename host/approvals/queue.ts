@@ -34,6 +34,7 @@ import {
   explainNotOffered,
   explainUnknown,
   readAnswer,
+  unrecorded,
 } from './explain-answer.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
@@ -103,8 +104,8 @@ interface Waiting {
   /** Whether a yes can be for the same command in this run. */
   readonly remembers: boolean
   readonly answered: PromiseWithResolvers<DecisionRecord>
-  /** Resolves when its decision is journaled. */
-  readonly recorded: PromiseWithResolvers<void>
+  /** Whether its decision could be journaled. */
+  readonly recorded: PromiseWithResolvers<boolean>
   /** The call of `ask` that gets the decision; undefined: its agent has ended, and none has asked again. */
   asker: symbol | undefined
   /** Whether the journal has the question since that agent ended. */
@@ -130,7 +131,7 @@ export class ApprovalQueue {
   readonly #waiting = new Map<string, Waiting>()
   readonly #runAnswers: RunAnswers
   /** Answers for the run that are being journaled, by approval id. */
-  readonly #recording = new Map<string, Promise<void>>()
+  readonly #recording = new Map<string, Promise<unknown>>()
   /** The last decisions, by approval id, for those who answer later. */
   readonly #decided = new Map<string, { readonly ruling: DecisionRecord; readonly at: number }>()
   /** Number of `ask_user` questions put to a person. */
@@ -295,6 +296,7 @@ export class ApprovalQueue {
     const { request, enforced, recorded } = entry
     const { approvalId } = request
     this.#noteDecided(approvalId, ruling)
+    let isRecorded = false
     try {
       // No line for a question that the end of the run withdraws before an agent has asked it again.
       if (entry.isJournaled || ruling.by !== 'cancel') {
@@ -303,8 +305,9 @@ export class ApprovalQueue {
         if (enforced !== undefined && isForRun(ruling))
           this.#runAnswers.addNetwork(request, enforced.access, ruling)
       }
+      isRecorded = true
     } finally {
-      recorded.resolve()
+      recorded.resolve(isRecorded)
       this.#parked?.resolve()
     }
     if (this.#left.remove(request, entry))
@@ -390,6 +393,23 @@ export class ApprovalQueue {
       void recorded.promise.then(() => this.#recording.delete(approvalId))
     }
     return { taken: true }
+  }
+
+  /**
+   * As {@link answer}; an answer that was taken is in the journal, so it outlives this process.
+   * @param ended resolves when the run has ended, or left this process
+   */
+  async answerDurably(
+    approvalId: string,
+    answer: ApprovalAnswer,
+    by: Answerer,
+    ended: Promise<unknown>,
+  ): Promise<AnswerResult> {
+    const recorded = this.#waiting.get(approvalId)?.recorded.promise
+    const result = this.answer(approvalId, answer, by)
+    if (!result.taken) return result
+    const isRecorded = await Promise.race([recorded, ended.then(() => false)])
+    return isRecorded === true ? result : unrecorded
   }
 
   /**
@@ -508,7 +528,7 @@ export class ApprovalQueue {
     const { request } = asked
     const { approvalId } = request
     const answered = Promise.withResolvers<DecisionRecord>()
-    const recorded = Promise.withResolvers<void>()
+    const recorded = Promise.withResolvers<boolean>()
     // Another agent of the run asks again what one before had withdrawn.
     this.#decided.delete(approvalId)
     const entry: Waiting = {

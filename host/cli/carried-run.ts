@@ -51,7 +51,7 @@ export interface StartedRun {
   readonly isOfFleet: boolean
 }
 
-const howToServe = 'start a service of the fleet: caisson serve --fleet'
+const howToServe = 'start a service of the fleet: caisson serve --fleet ADDRESS --fleet-files PLACE'
 
 /** How long a run that was started may be out of reach. */
 const reachMs = 10_000
@@ -90,7 +90,9 @@ export async function startInService(
     say(`${line}. This process carries out the run.`)
   }
   const service = await findLocalService(host.folders.home, io.version)
-  if (service === undefined) return fleet ? sayHere('no service of yours runs here', howToServe) : undefined
+  if (service === undefined && !fleet) return undefined
+  if (service === undefined)
+    return sayHere(`no service runs with your state folder ${host.folders.home}`, howToServe)
   if ('problem' in service) return sayHere(service.problem)
   const { isOfFleet = false } = service
   if (fleet && !isOfFleet) return sayHere('the service is in no fleet', howToServe)

@@ -93,8 +93,9 @@ export interface RunHandle {
    */
   result(): Promise<RunResult>
   /**
-   * Answers an approval; the first answer counts. Resolves with whether this one was taken, and if not, why: somebody
-   * decided before (who and when), no approval has this id, or the answer is not one of those that it offers.
+   * Answers an approval; the first answer counts. Resolves with whether this one was taken, which it is once the journal
+   * has it, and if not, why: somebody decided before (who and when), no approval has this id, or the answer is not one of
+   * those that it offers.
    */
   answer(approvalId: string, answer: ApprovalAnswer, actor?: AnswerActor): Promise<AnswerResult>
   /**

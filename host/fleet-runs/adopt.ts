@@ -5,7 +5,8 @@
 import { rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError, hasCode } from '#specs/errors.ts'
-import { type AdoptedRun, addAdopted, requireRoomForForks } from '../fleet/adopted-rows.ts'
+import { Semaphore } from '#specs/node/semaphore.ts'
+import { type AdoptedRun, addAdopted, lockForks, requireRoomForForks } from '../fleet/adopted-rows.ts'
 import type { Blob } from '../fleet/blob-store.ts'
 import { BlobsGone, type FleetBlobs } from '../fleet/blobs.ts'
 import { isConnectionLost } from '../fleet/database.ts'
@@ -20,6 +21,11 @@ import type { Folders } from '../state/folders.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { storeRunFiles } from './files.ts'
 
+/**
+ * Of this process. The rows of one caller are added one after the other, which takes long for long journals. Those that wait for
+ * that have no connection, so others on this host get one.
+ */
+const adding = new Semaphore(2)
 /** For a database or a store that is away. */
 const untilMs = 30_000
 const againMs = 500
@@ -67,28 +73,43 @@ async function addAll(parts: AdoptParts, made: readonly RunPaths[], of: readonly
     if (!hasRoom) await requireRoomForForks(fleet.database, of[0] ?? '', made.length)
     hasRoom = true
   }
-  for (const until = performance.now() + untilMs; ; ) {
+  for (let until: number | undefined; ; ) {
     let isWhole = false
     try {
       const runs: AdoptedRun[] = []
       for (const paths of made) runs.push(await describe(paths, of, { ...parts, requireRoom }, digests))
       // The answer of an earlier try may have been lost.
       if (await areThere(fleet, runs)) return
-      await fleet.database.transaction(async (tx) => {
-        const unended = runs.filter(({ outline }) => outline.state.end === null).length
-        if (unended > 0) await requireRoomForForks(tx, of[0] ?? '', unended)
-        for (const run of runs) await addAdopted(tx, run)
-        isWhole = true
-      })
+      await inTurn(() =>
+        fleet.database.transaction(async (tx) => {
+          const unended = runs.filter(({ outline }) => outline.state.end === null).length
+          if (unended > 0) {
+            await lockForks(tx, of[0] ?? '')
+            await requireRoomForForks(tx, of[0] ?? '', unended)
+          }
+          for (const run of runs) await addAdopted(tx, run)
+          isWhole = true
+        }),
+      )
       return
     } catch (error) {
       const passes = error instanceof BlobsGone || isConnectionLost(error)
       // Only the commit was left, and its answer is missing.
       isUnclear ||= isWhole && isConnectionLost(error)
+      until ??= performance.now() + untilMs
       if (!passes || performance.now() > until || fleet.closing.aborted)
         throw isUnclear ? unclear(made, error) : error
     }
     await sleep(againMs, undefined, { signal: fleet.closing }).catch(() => undefined)
+  }
+}
+
+async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  await adding.take(new AbortController().signal)
+  try {
+    return await work()
+  } finally {
+    adding.giveBack()
   }
 }
 

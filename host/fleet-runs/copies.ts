@@ -42,6 +42,8 @@ export class FleetCopies implements RunSource {
     | { readonly folders: Pick<Folders, 'runs' | 'locks'>; readonly bounds: () => Promise<KeptBounds> }
     | undefined
   #boundNext = 0
+  /** Hears of a run that this host is about to end without carrying it out, and then ends, unless another one is faster. */
+  onEnding: (runId: string) => Promise<void> = async () => undefined
 
   /** @param isHere whether this process carries the run out */
   constructor(fleet: Fleet, blobs: Pick<FleetBlobs, 'get' | 'put'>, isHere: (runId: string) => boolean) {

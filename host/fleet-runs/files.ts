@@ -14,6 +14,7 @@ import { decodeSparse } from '../archive/sparse.ts'
 import type { FleetBlobs } from '../fleet/blobs.ts'
 import type { ReadRow } from '../fleet/journal-rows.ts'
 import { KnownDigests } from '../fleet/known-digests.ts'
+import { markFleet } from '../journal/fleet-mark.ts'
 import type { RunPaths } from '../journal/run-store.ts'
 import { findKeptBase } from '../runs/replay/base.ts'
 import { noRedaction } from '../secrets/redaction.ts'
@@ -63,18 +64,24 @@ export async function storeRunFiles(
 
 /**
  * Makes the folder of a run as it was at its last checkpoint, in the place of whatever this host had of it.
- * @param files what {@link storeRunFiles} listed
+ * @param from `files`: what {@link storeRunFiles} listed; `fleet`: its address, which marks the folder before anything is in it,
+ *   so that no command continues what is left of it here. Absent: nobody finds the folder
  * @throws {CaissonError} `state_corrupted`
  */
 export async function restoreRun(
   paths: RunPaths,
-  { files, rows }: { readonly files: unknown; readonly rows: AsyncIterable<ReadRow> },
+  {
+    files,
+    rows,
+    fleet,
+  }: { readonly files: unknown; readonly rows: AsyncIterable<ReadRow>; readonly fleet?: string },
   blobs: Pick<FleetBlobs, 'get'>,
 ): Promise<void> {
   const { directory, runId } = paths
   const members = readMembers(runId, files)
   await rm(directory, { recursive: true, force: true })
   await mkdir(directory, { recursive: true, mode: 0o700 })
+  if (fleet !== undefined) await markFleet(paths.journal, fleet)
   await using journal = await open(paths.journal, 'wx', 0o600)
   for await (const { body } of rows) await journal.appendFile(`${body}\n`)
   await journal.sync()

@@ -8,11 +8,12 @@ import * as z from 'zod'
 import { CaissonError, type ErrorCode, errorMessage, hasCode } from '#specs/errors.ts'
 import type { BlobStore } from '../fleet/blob-store.ts'
 import { FleetBlobs } from '../fleet/blobs.ts'
-import { untilReached } from '../fleet/database.ts'
+import { isConnectionLost, untilReached } from '../fleet/database.ts'
 import { FleetFence } from '../fleet/fence.ts'
 import type { DriveSignals, Fleet } from '../fleet/fleet.ts'
 import { readRows } from '../fleet/journal-rows.ts'
 import { KnownDigests } from '../fleet/known-digests.ts'
+import { requireWithin, type WaitingBounds } from '../fleet/lanes.ts'
 import type { FailedTry } from '../fleet/run-requests.ts'
 import { type Hold, releaseLeft } from '../fleet/run-table.ts'
 import type { EndedRunBounds } from '../fleet/upkeep.ts'
@@ -108,15 +109,21 @@ export class FleetRuns implements RunFences {
 
   /**
    * Queues a run that waits for people alone, such as one that a person paused: any host continues it.
-   * @throws {CaissonError} `not_possible_now` for a run that has ended or waits for a host, `run_busy` while a host has it
+   * @param bounds of the queue. Absent: it may wait whatever waits already
+   * @throws {CaissonError} `not_possible_now` for a run that has ended or waits for a host, `run_busy` while a host has it,
+   *   `queue_full`
    */
-  async wake(runId: string): Promise<void> {
+  async wake(runId: string, bounds?: WaitingBounds): Promise<void> {
     const { database, jobs, runs: table } = this.#fleet
     await database.transaction(async (tx) => {
       await releaseLeft(tx, runId)
-      await tx.query('SELECT FROM caisson.runs WHERE run_id = $1 FOR UPDATE', [runId])
+      const [row] = await tx.query<{ lane: string }>(
+        'SELECT lane FROM caisson.runs WHERE run_id = $1 FOR UPDATE',
+        [runId],
+      )
       const head = await table.head(runId, tx)
-      if (head === undefined) throw new CaissonError('run_not_found', `the fleet has no run ${runId}`)
+      if (row === undefined || head === undefined)
+        throw new CaissonError('run_not_found', `the fleet has no run ${runId}`)
       if (head.hasEnded) throw new CaissonError('not_possible_now', `${runId} has ended`)
       if (head.hostId !== null)
         throw new CaissonError('run_busy', `a host of the fleet carries ${runId} out`, {
@@ -125,6 +132,8 @@ export class FleetRuns implements RunFences {
       if (!head.waits)
         throw new CaissonError('not_possible_now', `${runId} waits for a host of the fleet already`)
       await jobs.add(tx, runId, { priority: 'normal', isContinued: true })
+      // Nothing else bounds how many forks one caller has continued at once.
+      if (bounds !== undefined) await requireWithin(tx, row.lane, bounds)
     })
   }
 
@@ -252,6 +261,8 @@ export class FleetRuns implements RunFences {
       const { code } = CaissonError.from(error)
       // Another process or call has the run's lock, such as to fork or export it. The pause before the next try grows.
       if (code === 'run_busy') return 'again'
+      // Each try would fail for the same reason, and the last one would end the run.
+      if (isConnectionLost(error)) return await this.#waitForStore(hold)
       if (ofOptions.has(code)) return await this.#end(paths, fence, error)
       return await this.#failHere(hold, errorMessage(error))
     } finally {
@@ -275,9 +286,16 @@ export class FleetRuns implements RunFences {
     return 'again'
   }
 
+  /** As lines and checkpoints wait for database and store. Others are asked first, since this host alone may be cut off. */
+  async #waitForStore({ runId, hostId }: Hold): Promise<'again'> {
+    await this.#fleet.requests.avoid(runId, hostId)
+    return 'again'
+  }
+
   /** Nothing that a host does helps. */
   async #end(paths: RunPaths, fence: FleetFence, error: unknown): Promise<'ended'> {
     const request = await this.#fleet.requests.read(paths.runId).catch(() => undefined)
+    await this.source.onEnding(paths.runId)
     await endUncarried(paths, fence, Submitted.safeParse(request).data?.about, error)
     return 'ended'
   }
@@ -295,12 +313,12 @@ export class FleetRuns implements RunFences {
     // What is left of a start that the fleet never stored.
     if (isNew) return await rm(directory, { recursive: true, force: true })
     const { database, runs: table } = this.#fleet
-    const rows = () => readRows(database, table, runId)
+    const from = () => ({ rows: readRows(database, table, runId), fleet: database.address.shown })
     try {
-      await restoreRun(paths, { files: await table.files(runId), rows: rows() }, this.#blobs)
+      await restoreRun(paths, { files: await table.files(runId), ...from() }, this.#blobs)
     } catch (error) {
       if (hasTries || !hasCode(error, 'state_corrupted')) throw error
-      await restoreRun(paths, { files: [], rows: rows() }, this.#blobs)
+      await restoreRun(paths, { files: [], ...from() }, this.#blobs)
     }
   }
 }

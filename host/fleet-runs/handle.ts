@@ -209,6 +209,7 @@ export class FleetRunHandle implements RunHandle {
         await tx.query('UPDATE caisson.runs SET tag = NULL WHERE run_id = $1', [this.id])
         await this.#fleet.jobs.remove(tx, this.id)
       }
+      await this.#copies.onEnding(this.id)
       return (await this.#write(free, [...(await this.#beginning(free)), ...endOf(state, by)], also))
         ? null
         : undefined

@@ -135,7 +135,7 @@ class Elsewhere implements RunElsewhere {
     if (carriedBy === null)
       throw new CaissonError('not_possible_now', `no host of the fleet has a disk of ${runId}`, {
         remedy:
-          'fork it once a host has begun it; a merged run has none, so fork one of those that it was merged of',
+          'a run has one once a host has begun it; of a merged run, fork one of the runs that it was merged from',
       })
     throw await this.#refusal(carriedBy, 'and that host is gone')
   }

@@ -31,18 +31,22 @@ export const unendedMax = 1_000
 const linesAtOnce = 500
 const charsAtOnce = 4 * 1024 * 1024
 
-/**
- * Bounds the runs of the caller of a run; the owner has no bound. Exact in a transaction, however many hosts adopt at once.
- * @param of a run of the fleet @param count of new runs of its caller
- * @throws {CaissonError} `queue_full`
- */
-export async function requireRoomForForks(queries: Queries, of: string, count: number): Promise<void> {
-  await queries.query(
+/** Until the transaction ends, no other one adopts runs of the caller of a run: {@link requireRoomForForks} is exact. */
+export async function lockForks(tx: Queries, of: string): Promise<void> {
+  await tx.query(
     `SELECT pg_advisory_xact_lock(hashtextextended('forks of ' || caller, 0)) FROM caisson.runs
       WHERE run_id = $1 AND caller IS NOT NULL`,
     [of],
   )
-  // A statement of its own sees what those before have committed.
+}
+
+/**
+ * Bounds the runs of the caller of a run; the owner has no bound.
+ * @param of a run of the fleet @param count of new runs of its caller
+ * @throws {CaissonError} `queue_full`
+ */
+export async function requireRoomForForks(queries: Queries, of: string, count: number): Promise<void> {
+  // Behind the lock, a statement of its own sees what those before have committed.
   const [row] = await queries.query<{ unended: number }>(
     `SELECT count(*)::integer AS unended FROM caisson.runs
       WHERE NOT has_ended AND caller = (SELECT caller FROM caisson.runs WHERE run_id = $1)`,

@@ -26,6 +26,8 @@ export const defaultBlobTimes: BlobTimes = { leaseMs: 60 * 60 * 1000, graceMs: 6
 /** Why a run refers to a content: `files` of its last checkpoint, or its `request`. Each is replaced as a whole. */
 export type BlobPart = 'files' | 'request'
 
+/** Contents to look for; the store of the fleet has at least one. */
+const lookedAt = 5
 /** Tries to store a content that changes meanwhile. */
 const triesMax = 5
 
@@ -98,6 +100,19 @@ export class FleetBlobs {
     } finally {
       await rm(draft, { recursive: true, force: true })
     }
+  }
+
+  /**
+   * Whether the store has nothing that runs need, such as a directory that is not mounted.
+   * @throws {CaissonError} the store's
+   */
+  async isOtherStore(): Promise<boolean> {
+    const needed = await this.#queries.query<{ name: string; bytes: number }>(
+      `SELECT name, bytes::float AS bytes FROM caisson.blobs AS blob WHERE is_stored
+          AND EXISTS (SELECT FROM caisson.run_blobs AS need WHERE need.sha256 = blob.sha256) LIMIT ${lookedAt}`,
+    )
+    for (const { name, bytes } of needed) if (await this.store.has(name, bytes)) return false
+    return needed.length > 0
   }
 
   /** @throws {CaissonError} `state_corrupted` when it is missing, or is not what was put, at its end at the latest */

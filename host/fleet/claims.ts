@@ -66,9 +66,20 @@ const mayTake = `
   AND (run.wants_until IS NULL OR run.wants_until <= now()
        OR (coalesce(run.wants_host = ANY($2), true) AND NOT coalesce(run.avoids_host = ANY($2), false)))
   AND ${mayTry}`
+/**
+ * Whether a host has a job of the run, by the index of pg-boss for that. OFFSET has it looked up for each run: as a join, a
+ * planner that knows little of the table reads all jobs. @param runId in SQL
+ */
+export const hasActiveJob = (runId: string) => `
+  EXISTS (SELECT FROM caisson_queue.job AS held WHERE held.name = 'drive' AND held.state = 'active'
+             AND held.policy = 'stately' AND coalesce(held.singleton_key, '') = ${runId} OFFSET 0)`
+/**
+ * A run can have two jobs: a host that is killed once it has given the run back, and before it has settled the job, leaves one.
+ * A run whose other job is active cannot be taken yet, so it must not be the next one either.
+ */
 const jobOf = `
   JOIN caisson_queue.job AS job ON job.name = 'drive' AND job.singleton_key = run.run_id
-   AND job.state < 'active' AND job.start_after <= now()`
+   AND job.state < 'active' AND job.start_after <= now() AND NOT ${hasActiveJob('run.run_id')}`
 const columns = `run.run_id AS "runId", run.epoch, run.host_id AS "hostId", run.class_id AS "classId", job.priority`
 /**
  * A lane that one host chooses from is locked, and others take the next lane. A lane with half of the shares would get a third

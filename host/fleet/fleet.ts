@@ -28,7 +28,7 @@ import { type Driven, RunJobs, type Waiting } from './run-jobs.ts'
 import { RunRequests } from './run-requests.ts'
 import { type Hold, journalChannel, RunTable } from './run-table.ts'
 import { countRuns } from './tallies.ts'
-import { type EndedRunBounds, keepUp, removeEnded } from './upkeep.ts'
+import { type EndedRunBounds, howToGrantRemoval, keepUp, removeEnded } from './upkeep.ts'
 import { type FleetPlace, type FleetSignals, placeOf, signalsOf } from './waits.ts'
 
 export interface FleetOptions {
@@ -341,9 +341,7 @@ export class Fleet implements AsyncDisposable {
       const done = await keepUp(this.database, store, bounds)
       if (done !== undefined && done.removedRuns === undefined && !this.#hasWarned) {
         this.#hasWarned = true
-        warn(
-          'ended runs are not removed: the role of this host may not do it; have an owner grant DELETE to it',
-        )
+        warn(`ended runs are not removed, because the role of this host may not do it; ${howToGrantRemoval}`)
       }
     } catch (error) {
       if (!isConnectionLost(error)) warn(`the upkeep of the fleet failed: ${errorMessage(error)}`)

@@ -108,7 +108,14 @@ export class HostTable {
            FROM caisson.runs WHERE run_id = $1 FOR UPDATE`,
         [runId],
       )
-      if (run === undefined) throw new CaissonError('run_not_found', `the fleet has no run ${runId}`)
+      if (run === undefined)
+        throw new CaissonError(
+          'run_not_found',
+          `the fleet has no run ${JSON.stringify(runId.slice(0, 100))}`,
+          {
+            remedy: 'expected a whole ID, as caisson runs list shows it beside a service of the fleet',
+          },
+        )
       if (run.hasEnded) return 'ended'
       // The time of one that is taken begins when its host gives it back.
       await tx.query(

@@ -16,16 +16,23 @@ export interface Prepared {
   readonly grants: readonly string[]
 }
 
+/** The role of the hosts, which has to exist. */
+export interface HostRole {
+  readonly name: string
+  /** Whether it may remove ended runs with their journals. */
+  readonly removesRuns: boolean
+}
+
 /**
  * Brings the tables to the form of this version, then gives the role its rights. May be repeated.
- * @param role of the hosts, which has to exist. Undefined: rights stay as they are
+ * @param role undefined: rights stay as they are
  * @throws {CaissonError} `permission_denied`, `version_mismatch`, `invalid_options`
  */
-export async function prepareFleet(address: FleetAddress, role?: string): Promise<Prepared> {
+export async function prepareFleet(address: FleetAddress, role?: HostRole): Promise<Prepared> {
   await using before = await FleetDatabase.connect(address)
   const found = await formOf(before)
   const grants = role === undefined ? [] : rightsOf(role)
-  if (role !== undefined) await requireBindable(before, role)
+  if (role !== undefined) await requireBindable(before, role.name)
   await using database = await FleetDatabase.open(address)
   await using _jobs = await RunJobs.open(database, () => undefined)
   await database.transaction(async (tx) => {
@@ -54,9 +61,9 @@ export async function formsOf(address: FleetAddress): Promise<Forms> {
 
 /**
  * The same as SQL for `psql`, for an owner who runs no program with these rights.
- * @param role of the hosts. Undefined: no rights
+ * @param role undefined: no rights
  */
-export async function fleetSql({ own: form, queue }: Forms, role?: string): Promise<string> {
+export async function fleetSql({ own: form, queue }: Forms, role?: HostRole): Promise<string> {
   const parts = [ownSql(form), await queueSql(queue), role === undefined ? '' : inTransaction(rightsOf(role))]
   const said = parts.filter((part) => part !== '')
   return said.length === 0 ? '-- The tables have the form of this version.' : said.join('\n\n')
@@ -82,9 +89,12 @@ async function queueSql(version: number): Promise<string> {
 }
 
 /** What it had before is taken first, so that it has these rights alone. */
-function rightsOf(role: string): string[] {
-  const name = `"${role.replaceAll('"', '""')}"`
-  return [`REVOKE ALL ON ALL TABLES IN SCHEMA caisson, caisson_queue FROM ${name}`, ...grantsOf(role)]
+function rightsOf({ name, removesRuns }: HostRole): string[] {
+  const quoted = `"${name.replaceAll('"', '""')}"`
+  return [
+    `REVOKE ALL ON ALL TABLES IN SCHEMA caisson, caisson_queue FROM ${quoted}`,
+    ...grantsOf(name, { removesRuns }),
+  ]
 }
 
 const inTransaction = (statements: readonly string[]): string =>

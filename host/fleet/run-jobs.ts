@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ConstructorOptions, Db, PgBoss, QueueOptions } from 'pg-boss'
 import { errorMessage } from '#specs/errors.ts'
 import type { RunPriority } from '#specs/protocol/host-event.ts'
-import type { Claimed, FetchedJob } from './claims.ts'
+import { type Claimed, type FetchedJob, hasActiveJob } from './claims.ts'
 import { type FleetDatabase, isConnectionLost, knownError, type Queries } from './database.ts'
 import { enterLane } from './lanes.ts'
 
@@ -67,6 +67,8 @@ const bossOptions: ConstructorOptions = {
   application_name: 'caisson-queue',
 }
 const touchMs = 4_000
+/** pg-boss gives a job a day at most, whatever signs of life it gets. So this host restarts the time of its jobs before. */
+const renewMs = 10 * 60_000
 /** At random up to this: hosts that chose at once do so no more. */
 const busyMs = 30
 const failedMs = 1_000
@@ -88,6 +90,7 @@ export class RunJobs implements AsyncDisposable {
   /** Segments under way. */
   readonly #driven = new Set<Promise<unknown>>()
   readonly #active = new Set<Active>()
+  #renewNext = 0
 
   private constructor(boss: PgBoss, database: FleetDatabase, warn: (text: string) => void) {
     this.#boss = boss
@@ -187,14 +190,16 @@ export class RunJobs implements AsyncDisposable {
   }
 
   /**
-   * Lets runs wait again whose host gave no sign of life, or failed: their jobs are tried again.
+   * Lets runs wait again whose host gave no sign of life, or failed: their jobs are tried again. What is left of an earlier job
+   * takes no run from the host that has it.
    * @returns how many
    */
   async requeueLost(): Promise<number> {
     const find = `
       SELECT run_id AS "runId", lane FROM caisson.runs AS run
        WHERE NOT has_ended AND NOT waits AND tag IS NULL AND run_id IN (
-         SELECT singleton_key FROM ${schema}.job WHERE name = $1 AND state = 'retry') LIMIT 100`
+         SELECT singleton_key FROM ${schema}.job WHERE name = $1 AND state = 'retry')
+         AND NOT ${hasActiveJob('run.run_id')} LIMIT 100`
     if ((await this.#database.query(find, [queueName])).length === 0) return 0
     return await this.#database.transaction(async (tx) => {
       const lost = await tx.query<{ runId: string; lane: string }>(`${find} FOR UPDATE SKIP LOCKED`, [
@@ -342,8 +347,26 @@ export class RunJobs implements AsyncDisposable {
     await settled.catch((error: unknown) => this.#warn(knownError(error, this.#database.address).message))
   }
 
+  /** A run may be at work for longer than a day. What fails is done the next time. */
+  async #renewAll(): Promise<void> {
+    if (this.#active.size === 0 || performance.now() < this.#renewNext) return
+    this.#renewNext = performance.now() + renewMs
+    // Another host that has the job by now has fetched it again, which counts.
+    await this.#database.query(
+      `UPDATE ${schema}.job AS job SET started_on = now() FROM unnest($2::uuid[], $3::integer[]) AS own (id, tries)
+        WHERE job.name = $1 AND job.id = own.id AND job.retry_count = own.tries AND job.state = 'active'
+          AND job.started_on < now() - interval '1 hour'`,
+      [
+        queueName,
+        [...this.#active].map(({ job }) => job.id),
+        [...this.#active].map(({ job }) => job.retryCount),
+      ],
+    )
+  }
+
   /** Signs of life. A job that another host may have is none of this host's. */
   async #touchAll(): Promise<void> {
+    void this.#renewAll().catch(() => undefined)
     await Promise.all(
       [...this.#active].map(async ({ job, lost }) => {
         // Its type leaves out what it has.

@@ -124,6 +124,14 @@ export class RunRequests {
     )
   }
 
+  /** Other hosts take the run first, once this one has given it back. */
+  async avoid(runId: string, hostId: string): Promise<void> {
+    await this.#database.query(
+      'UPDATE caisson.runs SET avoids_host = $2 WHERE run_id = $1 AND host_id = $2',
+      [runId, hostId],
+    )
+  }
+
   /** The run came further. */
   async clearFailures(runId: string): Promise<void> {
     await this.#database.query(`UPDATE caisson.runs SET failures = '[]' WHERE run_id = $1`, [runId])

@@ -26,6 +26,9 @@ export interface UpkeepDone extends Collected {
 
 const everySeconds = 55
 const runsAtOnce = 20
+/** Without `prepare --removes-runs`, the role of the hosts removes no line of a journal. */
+export const howToGrantRemoval =
+  'have the owner of the tables run: caisson fleet prepare --role ROLE --removes-runs'
 /** A host that ended a run writes its own folder still. */
 const justEnded = '1 minute'
 
@@ -91,24 +94,32 @@ async function removeSome(tx: Queries, { maxRuns, maxAgeMs }: EndedRunBounds): P
 
 /** @returns whether the fleet had it @throws {CaissonError} `not_possible_now`, `run_busy`, `permission_denied` */
 export async function removeRun(database: FleetDatabase, runId: string): Promise<boolean> {
-  return await database.transaction(async (tx) => {
-    await releaseLeft(tx, runId)
-    const [run] = await tx.query<{ hasEnded: boolean; hostId: string | null }>(
-      'SELECT has_ended AS "hasEnded", host_id AS "hostId" FROM caisson.runs WHERE run_id = $1 FOR UPDATE',
-      [runId],
-    )
-    if (run === undefined) return false
-    if (!run.hasEnded)
-      throw new CaissonError('not_possible_now', `${runId} has not ended, so it is not removed`, {
-        remedy: `cancel it first: POST /v1/runs/${runId}/cancel`,
+  return await database
+    .transaction(async (tx) => {
+      await releaseLeft(tx, runId)
+      const [run] = await tx.query<{ hasEnded: boolean; hostId: string | null }>(
+        'SELECT has_ended AS "hasEnded", host_id AS "hostId" FROM caisson.runs WHERE run_id = $1 FOR UPDATE',
+        [runId],
+      )
+      if (run === undefined) return false
+      if (!run.hasEnded)
+        throw new CaissonError('not_possible_now', `${runId} has not ended, so it is not removed`, {
+          remedy: `cancel it first: POST /v1/runs/${runId}/cancel`,
+        })
+      if (run.hostId !== null)
+        throw new CaissonError('run_busy', `a host of the fleet writes to ${runId}`, {
+          remedy: 'try again in some seconds',
+        })
+      await removeRows(tx, [runId])
+      return true
+    })
+    .catch((error: unknown) => {
+      if (!hasCode(error, 'permission_denied')) throw error
+      throw new CaissonError('permission_denied', 'the role of this host may not remove runs of the fleet', {
+        cause: error,
+        remedy: howToGrantRemoval,
       })
-    if (run.hostId !== null)
-      throw new CaissonError('run_busy', `a host of the fleet writes to ${runId}`, {
-        remedy: 'try again in some seconds',
-      })
-    await removeRows(tx, [runId])
-    return true
-  })
+    })
 }
 
 async function removeRows(tx: Queries, ids: readonly string[]): Promise<void> {

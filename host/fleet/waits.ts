@@ -157,7 +157,7 @@ function unservedBy(hosts: readonly FleetHost[], given: unknown): Fault | 'hosts
 
 async function readWaiting(database: FleetDatabase, runId: string): Promise<WaitingRun | undefined> {
   const [row] = await database.query<WaitingRun>(
-    `SELECT run.lane, run.rank, class.requires, (extract(epoch FROM run.start_by) * 1000)::float AS "startBy",
+    `SELECT run.lane, run.rank, class.requires, floor(extract(epoch FROM run.start_by) * 1000)::float AS "startBy",
             (SELECT coalesce(sum(runs), 0)::float FROM caisson.tallies WHERE kind = 'waiting') AS waiting,
             lane.max_at_work AS "laneMax",
             CASE WHEN run.has_ended THEN 'ended' WHEN run.waits THEN 'people'

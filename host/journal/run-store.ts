@@ -532,7 +532,7 @@ export class RunStore {
 
   /** Keeps one that another run names, and one with files, such as applied changes, unless it was uploaded. */
   async #removeWorkspace(workspace: string): Promise<void> {
-    if ((await this.list()).some((run) => path.resolve(run.workspace) === workspace)) return
+    if ((await this.page({ filter: { workspace }, limit: 1 })).runs.length > 0) return
     if (isUploadedWorkspace(path.basename(workspace)))
       return await rm(workspace, { recursive: true, force: true })
     await rmdir(workspace).catch(() => undefined)
@@ -736,6 +736,6 @@ function realOrResolved(directory: string): string {
 
 function noRun(name: string): CaissonError {
   return new CaissonError('run_not_found', `no run has the ID "${name}"`, {
-    remedy: 'list the runs: caisson runs list, host.runs.list()',
+    remedy: 'list the runs: caisson runs list',
   })
 }

@@ -67,7 +67,8 @@ async function findOtherApplies({
 }: Parameters<typeof nameOtherRuns>[1]): Promise<OtherApplies> {
   const found = new Map<string, OtherApply>()
   const isNear = (other: string) => `${other}/`.startsWith(`${root}/`) || `${root}/`.startsWith(`${other}/`)
-  for (const { id: other, workspace, state } of await store.list()) {
+  // A fleet has any number of runs. What was applied of them here is in folders of this machine.
+  for (const { id: other, workspace, state } of await store.those(await store.ids())) {
     const isApplied = (state.applied ?? 0) > 0 || state.unfinished !== null
     if (other === runId || !isApplied || workspace === '' || !isNear(path.resolve(workspace))) continue
     for (const { path: name, at, after, outcome, place } of operationsOf(store.paths(other).directory)) {

@@ -86,6 +86,9 @@ export class Past {
       case 'run-interrupt':
         this.#interruption = event.message.split('\n')[0]
         break
+      case 'run-take':
+        this.#interruption ??= `${event.host} took the run over`
+        break
       case 'run-resume':
         this.#isSleeping = false
         this.#interruption = undefined
@@ -198,7 +201,7 @@ export class Past {
     return this.#cancelledBy
   }
 
-  /** Why the last process left the run, in its own words; undefined where it did not say. */
+  /** Why the last process left the run: in its own words, else that another host took it over; undefined: nobody said. */
   get interruption(): string | undefined {
     return this.#interruption
   }

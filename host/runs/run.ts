@@ -180,7 +180,7 @@ export class Run implements RunHandle {
     requireText('approvalId', approvalId)
     const { by, via } = readAnswerActor(actor)
     await Promise.race([this.#restored.promise, this.ended])
-    return this.#approvals.answer(approvalId, answer, { name: by, via })
+    return await this.#approvals.answerDurably(approvalId, answer, { name: by, via }, this.ended)
   }
 
   async revokeAnswer(approvalId: string, actor?: RunActor): Promise<void> {

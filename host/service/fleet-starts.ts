@@ -13,6 +13,7 @@ import {
   type FleetMember,
   type Host,
   type Requires,
+  type ResumeOptions,
   type Run,
   type RunOptions,
   type RunSummary,
@@ -55,6 +56,8 @@ export interface FleetStartsOptions {
   readonly workspaceOf: (directory: string) => Promise<string>
   /** What the caller of a run may use that begins now. @throws {Refusal} 429 */
   readonly limitsNow: (metadata: RunMetadata, limits: Request['limits']) => Promise<Request['limits']>
+  /** Bounds of a run that continues now. */
+  readonly limitsToContinue: (run: RunSummary) => Promise<ResumeOptions['limits']>
   /** Hears of a run that this host carries out. */
   readonly onRun: (run: Run, caller: string | undefined) => void
 }
@@ -197,7 +200,9 @@ export class FleetStarts {
   }
 
   async #resume(runId: string): Promise<Run> {
-    return await this.#options.host.resume(runId, { interactive: 'stored', leaveOnSleep: true })
+    const { host, limitsToContinue } = this.#options
+    const limits = (await limitsToContinue(await host.runs.summary(runId))) ?? {}
+    return await host.resume(runId, { interactive: 'stored', leaveOnSleep: true, limits })
   }
 
   /** The directory on this host, which allows it too. */

@@ -297,6 +297,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       body: Readable.from((await host.changes(run)).archive()),
     }),
     applyChanges: async ({ params: { run }, body: { select } }, { caller }) => {
+      await runs.settled(run)
       const { applied, parts, already, conflicts, failed, leftOut, notReached, stopped, appliedNow } = await (
         await host.changes(run)
       ).apply(select === 'all' ? select : selectionOf(select), { by: caller.name })
@@ -315,6 +316,7 @@ export function makeHandlers(parts: HandlerParts): Handlers {
       }
     },
     undoChanges: async ({ params: { run } }, { caller }) => {
+      await runs.settled(run)
       const { restored, conflicts, stopped, appliedNow, problems } = await host.undo(run, { by: caller.name })
       return {
         body: {

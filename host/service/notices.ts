@@ -31,7 +31,7 @@ export interface Receiver {
 }
 
 export interface NoticesOptions {
-  readonly host: { readonly runs: Pick<Host['runs'], 'pendingApprovals' | 'summary' | 'ids'> }
+  readonly host: { readonly runs: Pick<Host['runs'], 'pendingApprovals' | 'summary' | 'has'> }
   readonly directory: string
   /** Time that a question waits before, in ms. */
   readonly afterMs: number
@@ -172,7 +172,7 @@ export class Notices implements AsyncDisposable {
   /** Undefined: the run was removed. */
   async #summary(runId: string): Promise<RunSummary | undefined> {
     const { runs } = this.#options.host
-    if (!(await runs.ids()).includes(runId)) return undefined
+    if (!(await runs.has(runId))) return undefined
     try {
       return await runs.summary(runId)
     } catch (error) {

@@ -18,6 +18,7 @@ const folder = path.resolve(import.meta.dirname, '../../page')
 const options = {
   bundle: true,
   write: false,
+  metafile: true,
   outdir: 'out',
   format: 'esm',
   platform: 'browser',
@@ -34,18 +35,21 @@ const options = {
 
 /** @throws {CaissonError} `internal` when a checkout's source does not build */
 export async function readPage(): Promise<PageFiles> {
-  if (existsSync(path.join(folder, 'main.tsx'))) return await bundlePage()
+  if (existsSync(path.join(folder, 'main.tsx'))) return (await bundlePage()).files
   const files = await Promise.all(
     names.map(async (name) => [name, await readFile(path.join(folder, name))] as const),
   )
   return new Map(files)
 }
 
-/** Makes the files from their source. Only a checkout has it. */
-export async function bundlePage(): Promise<PageFiles> {
+/** Makes the files from their source. Only a checkout has it. @returns `inputs`: the absolute paths of all sources */
+export async function bundlePage(): Promise<{
+  readonly files: PageFiles
+  readonly inputs: readonly string[]
+}> {
   try {
     const { build } = await import('esbuild')
-    const { outputFiles } = await build({
+    const { outputFiles, metafile } = await build({
       ...options,
       absWorkingDir: folder,
       entryPoints: { app: path.join(folder, 'main.tsx'), worker: path.join(folder, 'worker.ts') },
@@ -54,7 +58,10 @@ export async function bundlePage(): Promise<PageFiles> {
     const copied = ['index.html', 'icon.svg'].map(
       async (name) => [name, await readFile(path.join(folder, name))] as const,
     )
-    return new Map([...built, ...(await Promise.all(copied))])
+    return {
+      files: new Map([...built, ...(await Promise.all(copied))]),
+      inputs: Object.keys(metafile.inputs).map((input) => path.resolve(folder, input)),
+    }
   } catch (cause) {
     throw new CaissonError(
       'internal',

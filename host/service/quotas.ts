@@ -15,6 +15,8 @@ const minuteMs = 60_000
 const dayMs = 86_400_000
 /** Event streams and waiting requests that one account may have open, so that it cannot take all connections of the service. */
 const streamsMax = 32
+/** A bound on cost is more than nothing. */
+const leastCostUsd = 1e-9
 /** For a client to try again when another of these has ended. */
 const streamWaitMs = 10_000
 
@@ -127,6 +129,25 @@ export class Quotas {
   async limitsNow(caller: Caller, limits: AskedLimits): Promise<AskedLimits> {
     if (!this.hasBudget(caller)) return limits
     return await this.#within(limits, this.#budgetLeft(caller, await this.#useOf(caller)))
+  }
+
+  /**
+   * Of a run that a host of a fleet continues: what is left of the day, with what the run has used of it. Forks have the limits
+   * of the run that they are made of, any number of them may wait, and others use the day meanwhile. Where nothing is left, the
+   * run ends at its next request.
+   */
+  async limitsToContinue(caller: Caller, run: RunSummary): Promise<Bounds> {
+    if (!this.hasBudget(caller) || !this.#isToday(run)) return {}
+    const { maxTokens, maxCostUsd } = caller.account?.quotas ?? {}
+    const { tokens, costUsd } = await this.#useOf(caller)
+    const left = (max: number, used: number, own: number) => Math.max(max - used, 0) + own
+    return {
+      ...(maxTokens === undefined ? {} : { maxTokens: Math.max(1, left(maxTokens, tokens, tokensOf(run))) }),
+      // A run whose price is not known was begun without this quota.
+      ...(maxCostUsd === undefined || run.state.costUsd === null
+        ? {}
+        : { maxCostUsd: Math.max(leastCostUsd, left(maxCostUsd, costUsd, costOf(run))) }),
+    }
   }
 
   /** A command over the result of a run counts as a run at work. @throws {Refusal} 429 */

@@ -8,6 +8,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { RunOutcome } from '#specs/protocol/task.ts'
 import type { RunResource } from '#specs/service/run-resources.ts'
 import type { RunRequest, WorkflowRunRequest } from '#specs/service/start-resources.ts'
 import {
@@ -157,7 +158,11 @@ export class ServiceRuns {
     const run = await this.summary(runId)
     const { host, quotas, fleet } = this.#options
     if (fleet !== undefined && (await fleet.member.has(runId)))
-      return await quotas.resume(caller, run, async () => await fleet.member.wake(runId))
+      return await quotas.resume(
+        caller,
+        run,
+        async () => await this.#orRetryLater(async () => await fleet.member.wake(runId)),
+      )
     const { maxRuns } = caller.account?.quotas ?? {}
     await this.#orRetryLater(async () => host.queue?.requireRoom(run.metadata?.[ownerField], maxRuns))
     await quotas.resume(caller, run, async (limits) => await this.#resume(run, { limits }))
@@ -271,8 +276,9 @@ export class ServiceRuns {
     { caller, by: said }: { readonly caller: Caller; readonly by: string | undefined },
   ): Promise<AnswerResult> {
     const by = actorOf(caller, said)
-    const own = this.#own.get(runId)
-    if (own !== undefined) return await own.answer(approvalId, answer, { by, via: 'http' })
+    const own = await this.#own.get(runId)?.answer(approvalId, answer, { by, via: 'http' })
+    // A run that leaves this process takes none; its next process or its journal does.
+    if (own !== undefined && (own.taken || own.reason !== 'connection_lost')) return own
     const { host, quotas, ownership } = this.#options
     const before = await this.summary(runId)
     // Who has a link has no quota; the run is its owner's.
@@ -489,6 +495,13 @@ export class ServiceRuns {
         this.#callers.delete(run.id)
         this.#options.onChange?.(run.id)
       })
+  }
+
+  /** Resolves once this process no longer has a run that has ended: until then nobody else may write to it. */
+  async settled(runId: string): Promise<void> {
+    const own = this.#own.get(runId)
+    if (own === undefined || !RunOutcome.safeParse((await this.summary(runId)).status).success) return
+    await own.result().catch(() => undefined)
   }
 
   /** An empty workspace for one run, for this user alone. It is removed with the run; see `RunStore.remove`. */

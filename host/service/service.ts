@@ -166,6 +166,7 @@ export class Service implements AsyncDisposable {
             workspaceOf: (given) => runs.workspaceOf(given),
             limitsNow: async (metadata, limits) =>
               await quotas.limitsNow(await ownership.ownerOf({ metadata }), limits),
+            limitsToContinue: async (run) => await quotas.limitsToContinue(await ownership.ownerOf(run), run),
             onRun: (run, caller) => {
               runs.hold(run, caller)
               void notices?.began(run.id)
@@ -280,6 +281,7 @@ export class Service implements AsyncDisposable {
       await keepAddress(directory, url)
       local.defer(() => keepAddress(directory, undefined))
     }
+    member?.onEnding(async (runId) => await notices?.began(runId))
     await starts?.work()
     undo.move()
     return new Service({ url, socket, tokenFile, resumed, app, local, runs, waits, notices, forget, member })

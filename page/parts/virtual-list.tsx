@@ -2,7 +2,7 @@
  * A long list of rows of any height: only those near the visible part are in the document, so that a run of two hundred
  * thousand events is as light as one of ten.
  */
-import type { ComponentChildren } from 'preact'
+import type { ComponentChildren, TargetedKeyboardEvent } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 const estimatedHeight = 40
@@ -72,6 +72,17 @@ export function VirtualList<T>({ label, items, keyOf, render, footer, follows }:
     look()
   })
 
+  /** At once: the scroll animation of the browser would render very many rows on its way. */
+  const jump = (event: TargetedKeyboardEvent<HTMLElement>) => {
+    const { key, target, currentTarget: list, altKey, ctrlKey, metaKey, shiftKey } = event
+    if (target !== list || altKey || ctrlKey || metaKey || shiftKey) return
+    if (key !== 'Home' && key !== 'End') return
+    event.preventDefault()
+    isAtEnd.current = key === 'End'
+    list.scrollTop = isAtEnd.current ? list.scrollHeight : 0
+    look()
+  }
+
   return (
     <section
       ref={box}
@@ -79,6 +90,7 @@ export function VirtualList<T>({ label, items, keyOf, render, footer, follows }:
       aria-label={label}
       // biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reachable by the keyboard.
       tabIndex={0}
+      onKeyDown={jump}
       onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
         // A list that grows is not at its end either; only who scrolls up leaves it.
         if (scrollHeight - scrollTop - clientHeight < followWithin) isAtEnd.current = true

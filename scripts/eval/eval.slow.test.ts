@@ -26,7 +26,8 @@ it('a killed evaluation continues with the attempts that are missing [T.05]', as
   const home = await temporaryFolder('eval-home')
   const folder = path.join(home, 'results')
   await using server = await startSolvingModel(['config-ini'])
-  const env = environmentFor(home, server)
+  // The workspaces of the killed one stay.
+  const env = { ...environmentFor(home, server), TMPDIR: await temporaryFolder('eval-killed') }
   const only = ['--only', 'config-ini,config-versions,git-conflict']
   const killed = startEval([...only, '--out', folder], env)
   const attempts = path.join(folder, 'attempts.jsonl')

@@ -18,6 +18,7 @@ const whole = [
     'dist/page/app.css',
     'dist/page/icon.svg',
     'dist/man/caisson.1',
+    'dist/THIRD-PARTY.txt',
   ],
   ...['dist/host/cli/bin.js', 'dist/host/index.js', 'dist/host/index.d.ts'],
   ...['dist/runtime/index.js', 'dist/runtime/index.d.ts', 'dist/runtime/testing/index.js'],

@@ -30,7 +30,7 @@ const startMs = 60_000
 const againMs = 1_000
 const endMs = 60_000
 
-const hostIdIn = (said: string): string => /, as (host-[0-9a-f]+)/.exec(said)?.[1] ?? ''
+const hostIdIn = (said: string): string => /, as \S+ \((host-[0-9a-f]+)\)/.exec(said)?.[1] ?? ''
 
 export class FleetHost implements AsyncDisposable {
   readonly name: string
@@ -76,6 +76,8 @@ export class FleetHost implements AsyncDisposable {
     const address = `postgresql:///postgres?host=${encodeURIComponent(this.network.folder)}&user=owner`
     const options = [
       'serve',
+      '--fleet-name',
+      name,
       '--port',
       '0',
       '--parallel-runs',
@@ -106,13 +108,12 @@ export class FleetHost implements AsyncDisposable {
     })
     child.stderr.pipe(createWriteStream(path.join(folder, `${name}.log`), { flags: 'a' }))
     const url = () => /listens on (http:\S+)/.exec(said)?.[1]
-    for (const until = performance.now() + startMs; url() === undefined; await sleep(50))
+    const isUp = () => url() !== undefined && hostIdIn(said) !== ''
+    for (const until = performance.now() + startMs; !isUp(); await sleep(50))
       if (child.exitCode !== null || performance.now() > until)
         throw new Error(`the host ${name} did not start: ${said.slice(-4_000)}`)
     const token = (await readFile(path.join(this.home, 'service/token'), 'utf8')).trim()
     this.#client = new ServiceClient({ baseUrl: url() ?? '', token })
-    for (; hostIdIn(said) === ''; await sleep(50))
-      if (child.exitCode !== null) throw new Error(said.slice(-4_000))
     this.hostId = hostIdIn(said)
     this.isAway = false
   }

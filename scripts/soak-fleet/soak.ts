@@ -95,7 +95,7 @@ let recoveries: Recoveries | undefined
   const answering = people.answer(over.signal)
   const until = performance.now() + minutes * 60_000
   const losses = lose(hosts, database, until)
-  await startRuns(people, outside.port, until)
+  await startRuns(people, outside.port)
   await losses
   await settle(fleet)
   over.abort()
@@ -124,15 +124,17 @@ if (values.json)
 else console.table(figures)
 process.exitCode = breaches.length > 0 || runs.size === 0 ? 1 : 0
 
-async function startRuns(people: People, port: number, until: number): Promise<void> {
-  const pauseMs = (minutes * 60_000) / runCount
-  for (let index = 0; index < runCount && performance.now() < until; index += 1) {
+/** Each run starts at a random time within its own share of the minutes, so all of them start. */
+async function startRuns(people: People, port: number): Promise<void> {
+  const begin = performance.now()
+  const shareMs = (minutes * 60_000) / runCount
+  for (let index = 0; index < runCount; index += 1) {
     const task = drawTask(random, `task${index}`, port)
+    await sleep(Math.max(0, begin + (index + random.next()) * shareMs - performance.now()))
     void people.start(task, port).then(
       (runId) => runs.set(runId, task),
       (error: unknown) => breaches.push(`${task.name} was refused: ${String(error)}`),
     )
-    await sleep(pauseMs * (0.5 + random.next()))
   }
 }
 

@@ -3,7 +3,7 @@ import { mkdir, stat } from 'node:fs/promises'
 import { connect } from 'node:net'
 import path from 'node:path'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { encodeTypedFrame, frameKinds } from '#specs/node/typed-frames.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ControlServer, controlLimits } from '../../host/control/server.ts'
@@ -35,10 +35,13 @@ describe('the control socket', () => {
   it('gives the console so far, and follows it to the end of the VM [V.08]', async () => {
     const bench = await controlBench()
     expect(await textOf(bench.client.console())).toBe('so far\n')
-    const followed = textOf(bench.client.console({ follow: true }))
-    setTimeout(() => bench.say(Buffer.from('more\n')), 50)
-    setTimeout(() => void bench.server[Symbol.asyncDispose](), 100)
-    expect(await followed).toBe('so far\nmore\n')
+    const followed = bench.client.console({ follow: true })
+    const next = async () => String((await followed.next()).value)
+    expect(await next()).toBe('so far\n')
+    bench.say(Buffer.from('more\n'))
+    expect(await next()).toBe('more\n')
+    await bench.server[Symbol.asyncDispose]()
+    expect(await followed.next()).toEqual({ done: true, value: undefined })
   })
 
   it('leaves console output out for a reader that is too slow, and says how much [V.08]', async () => {
@@ -47,7 +50,9 @@ describe('the control socket', () => {
     expect((await reading.next()).value?.toString()).toBe('so far\n')
     const chunk = Buffer.alloc(100_000, 'x')
     for (let count = 0; count < 200; count++) bench.say(chunk)
-    setTimeout(() => bench.say(Buffer.from('the end')), 300)
+    // A slow machine leaves it out as well while the reader has not caught up.
+    const saying = setInterval(() => bench.say(Buffer.from('the end')), 300)
+    onTestFinished(() => clearInterval(saying))
     let text = ''
     for await (const piece of reading) {
       text += piece.toString()

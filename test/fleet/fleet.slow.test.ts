@@ -72,7 +72,10 @@ it('checkpoint validity, effects exactly once, fork determinism: a run whose hos
     const resumed = events.find(({ event }) => event.type === 'run-resume')?.event
     const checkpoint = events.slice(0, taken).findLast(({ event }) => event.type === 'checkpoint')?.event
     // From the last checkpoint, not from the beginning.
-    expect(resumed).toMatchObject({ checkpointId: (checkpoint as { checkpointId: string }).checkpointId })
+    expect(resumed).toMatchObject({
+      checkpointId: (checkpoint as { checkpointId: string }).checkpointId,
+      message: 'second took the run over',
+    })
     const fences = new FleetRuns(fleet, new DirectoryBlobs(path.join(folder, 'blobs')))
     await using host = new Host({ env: { ...process.env, ...envOf(world, 'second') }, fences })
     // The folder of the second host is whole: its journal is that of the fleet.

@@ -121,4 +121,4 @@ it('effects exactly once: a run in a VM continues on the other host after a kill
   await other.client.call('applyChanges', { params, body: { select: 'all' } })
   expect(await readFile(path.join(one.workspace, 'third.txt'), 'utf8')).toBe('REACHED OUTSIDEGIVEN\nred\n')
   expect((await runAt(again)).applied).not.toBe(null)
-}, 240_000)
+}, 480_000)

@@ -1,13 +1,19 @@
 // Services of two hosts of a fleet over one PostgreSQL, with real requests and no VM.
 import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
+import { Readable } from 'node:stream'
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest'
+import type { RunMetadata } from '#specs/protocol/host-event.ts'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { RunResource } from '#specs/service/run-resources.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { DirectoryBlobs } from '../../host/fleet/blob-store.ts'
+import { FleetBlobs } from '../../host/fleet/blobs.ts'
 import { noteUse } from '../../host/fleet/caller-use.ts'
 import { Fleet } from '../../host/fleet/fleet.ts'
 import { prepareFleet } from '../../host/fleet/prepare.ts'
 import { FleetMember, type FleetMemberOptions, Host } from '../../host/index.ts'
-import { newDatabase } from '../../host/test/fleet/fleet-place.ts'
+import { headOf, newDatabase, rowsBehind, takerOf } from '../../host/test/fleet/fleet-place.ts'
 import { commandsIn } from '../../host/test/support/run-command.ts'
 import { type Received, type ServedHost, serveHost } from '../service/support.ts'
 import { PostgresServer } from '../support/postgres.ts'
@@ -175,6 +181,8 @@ it('a run that waits says in which place and why, on every host', async () => {
     queue: { place: 1, waiting: 1, priority: 'normal', why: 'No host that takes runs is seen.' },
   })
   const { startBy } = (json as { queue: { startBy: number } }).queue
+  // As clients check it.
+  expect(RunResource.safeParse(json).error).toBeUndefined()
   expect(Math.abs(startBy - Date.now() - 3_600_000)).toBeLessThan(60_000)
   const rows = await fleet.database.query(
     'SELECT requires FROM caisson.runs JOIN caisson.classes USING (class_id)',
@@ -197,6 +205,27 @@ it('too many waiting runs are refused with the time until the next one starts', 
   const refused = await first.start()
   expect([refused.status, refused.json]).toMatchObject([429, { code: 'queue_full' }])
   expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+})
+
+it('a run that sleeps is continued where the queue has room, so that nobody fills it with forks', async () => {
+  const bounds = { maxWaitingPerLane: 1 }
+  const { first, second, fleet } = await openFleet({ bounds }, { bounds })
+  const sleeping = idOf(await first.start())
+  const sleep = async () =>
+    await fleet.database.transaction(async (tx) => {
+      await tx.query('UPDATE caisson.runs SET waits = true, tag = NULL WHERE run_id = $1', [sleeping])
+      await fleet.jobs.remove(tx, sleeping)
+    })
+  await sleep()
+  expect((await first.start()).status).toBe(201)
+  const resume = async () => await second.send('POST', `/v1/runs/${sleeping}/resume`)
+  const refused = await resume()
+  expect([refused.status, refused.json]).toMatchObject([429, { code: 'queue_full' }])
+  expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+  expect((await second.get(`/v1/runs/${sleeping}`)).json).toMatchObject({ status: 'sleeping' })
+  expect(await fleet.jobs.counts()).toMatchObject({ waiting: 1 })
+  await fleet.database.query('UPDATE caisson.runs SET tag = NULL, has_ended = true WHERE NOT waits')
+  expect(await resume()).toMatchObject({ status: 202, json: { status: 'queued' } })
 })
 
 it('a workspace that goes along with a run is uploaded once the run can be submitted, and removed where the queue has no room', async () => {
@@ -234,10 +263,15 @@ it('a key of the command line is known by all hosts, and revoked on all within a
     const answers = [first, second].map(({ send }) => send('GET', '/v1/runs', { headers }))
     return (await Promise.all(answers)).map(({ status }) => status)
   }
+  const { now } = performance
+  let aheadMs = 0
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now.call(performance) + aheadMs)
+  onTestFinished(() => clock.mockRestore())
   expect(await statuses()).toEqual([200, 200])
   expect((await caisson('serve', 'keys', 'list')).stdout).toContain(id)
   await caisson('serve', 'keys', 'revoke', 'ci')
-  await expect.poll(statuses, { timeout: 1_000, interval: 20 }).toEqual([401, 401])
+  aheadMs = 1_000
+  expect(await statuses()).toEqual([401, 401])
 }, 60_000)
 
 it("nobody works on the workspace of another caller's run by its path, whose end is the ID of the run", async () => {
@@ -300,6 +334,51 @@ it('a run that waited while others used what its caller may use in a day ends in
   })
 })
 
+it.each([
+  [60, 40],
+  [100, 1],
+])(
+  'a run that continues has what is left of the day of its caller as its bound, as when others used %i of 100 tokens',
+  async (used, maxTokens) => {
+    const { first, fleet, open, folder } = await openFleet({})
+    const { secret } = await (await keysOf(first.member)).create({
+      ...{ name: 'ci', scopes: ['run'], quotas: { maxTokens: 100 } },
+    })
+    const [other, runId] = [idOf(await first.start({}, secret)), idOf(await first.start({}, secret))]
+    // As a fork: it has lines and the limits of a run that had all of the day, and sleeps.
+    const { runs, jobs, database } = fleet
+    const hold = await runs.take(runId, await headOf(runs, runId), takerOf('one'))
+    if (hold === undefined) throw new Error('the run was not taken')
+    const blobs = new FleetBlobs(database, new DirectoryBlobs(path.join(folder, 'files')))
+    const files = [{ name: 'run.json', ...(await blobs.put(() => Readable.from([Buffer.from('{}')]))) }]
+    const [row] = await database.query<{ metadata: RunMetadata }>(
+      'SELECT metadata FROM caisson.runs WHERE run_id = $1',
+      [runId],
+    )
+    const begin = {
+      type: 'run-start' as const,
+      ...{ prompt: 'x', model: 'm', provider: 'none', directory: '/', ...row },
+      limits: RunLimits.parse({ maxTokens: 100 }),
+    } as const
+    const lines = rowsBehind(runId, await headOf(runs, runId), [begin], Date.now())
+    await runs.append(hold, lines, { files })
+    await database.transaction(async (tx) => {
+      await runs.release(hold, true, tx)
+      await jobs.remove(tx, runId)
+      await tx.query(`UPDATE caisson.runs SET tag = NULL, waits = true WHERE run_id = $1`, [other])
+      await jobs.remove(tx, other)
+    })
+    const resumed = await first.send('POST', `/v1/runs/${runId}/resume`, {
+      headers: { authorization: `Bearer ${secret}` },
+    })
+    expect(resumed.status).toBe(202)
+    await noteUse(database, other, { tokens: used, costUsd: 0 })
+    const resume = vi.spyOn(Host.prototype, 'resume')
+    await open({ slots: 1 })
+    await expect.poll(() => resume.mock.calls[0]).toMatchObject([runId, { limits: { maxTokens } }])
+  },
+)
+
 it('uploads of a caller are bounded over all hosts, and one that is refused leaves nothing', async () => {
   const { first, second, fleet } = await openFleet({}, {})
   const { secret } = await (await keysOf(first.member)).create({ name: 'ci', scopes: ['run'] })
@@ -318,6 +397,25 @@ it('uploads of a caller are bounded over all hosts, and one that is refused leav
   )
   const refused = await upload(second, Buffer.alloc(1_024))
   expect([refused.status, refused.json]).toMatchObject([429, { code: 'too_many_requests' }])
+})
+
+it('an uploaded workspace that the fleet no longer has is refused, since another host could not get it', async () => {
+  const { first, fleet } = await openFleet({})
+  const headers = { 'content-type': 'application/x-tar' }
+  const { json } = await first.send('POST', '/v1/workspaces', { headers, body: Buffer.alloc(1_024) })
+  const { id } = json as { id: string }
+  // A day later; its folder is still on the host that got it.
+  for (const table of ['uploads', 'blobs']) await fleet.database.query(`DELETE FROM caisson.${table}`)
+  const refused = await first.start({ uploadedWorkspace: id })
+  expect([refused.status, refused.json]).toMatchObject([
+    404,
+    {
+      code: 'file_not_found',
+      detail: expect.stringContaining(id),
+      remedy: expect.stringContaining('upload'),
+    },
+  ])
+  expect(await fleet.database.query('SELECT run_id FROM caisson.runs')).toEqual([])
 })
 
 it('rows of another form break neither the list of runs nor that of hosts for a client that checks them', async () => {

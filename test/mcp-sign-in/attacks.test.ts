@@ -33,7 +33,13 @@ describe('the answer of a browser', () => {
     ['to another path', (back: URL) => Object.assign(new URL(back), { pathname: '/other' })],
   ])('%s changes nothing, and the sign-in waits until its time is over [A.09]', async (_what, change) => {
     await using world = await OAuthWorld.open()
-    const signing = world.signIns().signIn(world.server(), world.person(change), AbortSignal.timeout(1_500))
+    const time = new AbortController()
+    const person = world.person(change)
+    const openUrl = async (url: string, issuer: string) => {
+      await person.openUrl(url, issuer)
+      setTimeout(() => time.abort(new DOMException('the time is over', 'TimeoutError')), 500)
+    }
+    const signing = world.signIns().signIn(world.server(), { ...person, openUrl }, time.signal)
     expect(await failureOf(signing)).toContain('nobody signed in within the time')
     expect(world.asked).not.toContain('POST /token')
   })

@@ -133,7 +133,7 @@ describe.runIf(process.getuid?.() === 0)('a run whose state folder is on a full 
       await using world = await worlds.openWorld()
       using disk = new Disk(world.home)
       const { host } = world
-      const scene = { ...world.scene, maxWallMs: 15_000 }
+      const scene = { ...world.scene, maxWallMs: 60_000 }
       const run = await startRun(host, scene)
       const isFilled = fillAt(run, disk, moment)
       await accompany(host, run, scene)

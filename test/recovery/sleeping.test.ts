@@ -72,7 +72,7 @@ describe('a run that waits without a VM', () => {
 describe('a run that a person pauses', { timeout: 120_000 }, () => {
   const answer = { decision: 'allow', scope: 'once', answer: 'blue' } as const
 
-  it('sleeps too; answers wait, and it continues from there when it is resumed [R.12 A.08]', async () => {
+  it('sleeps too; an answer is journaled when it counts as taken, and the run continues from there when it is resumed [R.12 A.08 H.05]', async () => {
     await using world = await worlds.openWorld()
     const { host, scene } = world
     const run = await startRun(host, scene)
@@ -86,7 +86,8 @@ describe('a run that a person pauses', { timeout: 120_000 }, () => {
     })
     const [approvalId = ''] = Object.keys(run.state.pendingApprovals)
     expect(await run.answer(approvalId, answer)).toEqual({ taken: true })
-    await until(run, 'approval-decision', approvalId)
+    expect(run.state.pendingApprovals).toEqual({})
+    expect((await host.runs.summary(run.id)).pendingApprovals).toBe(0)
     await run.resume({ by: 'ada' })
     await accompany(host, run, scene)
     const { outcome } = await run.result()

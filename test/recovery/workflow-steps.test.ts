@@ -61,14 +61,14 @@ it('steps add steps and a function with code to their run, also in another proce
   world.answers = workflow.answers
   const orders: string[] = []
   const given = workflowOptions(world.scene, orders)
-  const left = await world.host.startWorkflow(stepsThatWait(2), {
+  const left = await world.host.startWorkflow(stepsThatWait(6), {
     ...given,
     vm: { ...given.vm, sleepAfterMs: 300 },
     leaveOnSleep: true,
   })
   expect((await left.ended).end).toBeNull()
   await using later = new Host({ env: { ...process.env, ...world.env } })
-  const hostTools = workflowTools(stepsThatWait(2), given.functions)
+  const hostTools = workflowTools(stepsThatWait(6), given.functions)
   const run = await later.resume(left.id, { extensions: { hostTools }, onNotes: () => undefined })
   expect(await run.result()).toMatchObject({ outcome: 'completed', message: 'all 9 steps completed', value })
   expect(orders.toSorted()).toEqual(['1x3', '2x3'])

@@ -301,7 +301,7 @@ it('waits for a time without a VM, and continues by itself [S3.09 R.01]', async 
   const waiting = new WorkspaceManager().parse(
     JSON.stringify({
       'A@1#details': { steps: [{ id: 'pause' }, { id: 'say' }] },
-      'A@1@step-pause#details': { wait: { for: 3 } },
+      'A@1@step-pause#details': { wait: { for: 6 } },
       'A@1@step-say#details': { chat: [{ role: 'user', content: 'after: {{steps.pause.state}}' }] },
     }),
   )
@@ -325,7 +325,7 @@ it('a workflow that left its process while it waited continues in another one, w
   const waiting = new WorkspaceManager().parse(
     JSON.stringify({
       'A@1#details': { steps: [{ id: 'pause' }, { id: 'order' }] },
-      'A@1@step-pause#details': { wait: { for: 3 } },
+      'A@1@step-pause#details': { wait: { for: 6 } },
       'A@1@step-order#details': { call: { function: 'order_part', arguments: { id: 'b8' } } },
       'A@1@func-order_part#details': file['Agent - V1@develop@func-order_part#details'],
     }),
@@ -381,7 +381,7 @@ it('what a run took of a store is what resume, fork, rewind and replay use, what
       steps: [{ id: 'pause' }, { id: 'say' }, { id: 'mark' }, { id: 'inner' }],
       result: '[steps.say.output, steps.mark.output, steps.inner.output]',
     },
-    'A@1@step-pause#details': { wait: { for: 3 } },
+    'A@1@step-pause#details': { wait: { for: 6 } },
     'A@1@step-say#details': { from: 'Lib@1@step-say', sha256 },
     'A@1@step-mark#details': { call: { function: 'mark', arguments: { text: '{{steps.say.output}}' } } },
     'A@1@step-inner#details': { workflow: { from: 'Lib@1', input: '{{steps.mark.output}}' } },

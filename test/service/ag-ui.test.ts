@@ -211,8 +211,9 @@ it('a message for a run at work reaches its agent once, however often it is sent
   const steers = async () =>
     (await host.runs.read(runId)).flatMap(({ event }) => (event.type === 'steer-request' ? [event.text] : []))
   await expect.poll(steers).toEqual(['Leave the tests'])
-  const second = front(messages as never).run()
-  await new Promise((resolve) => setTimeout(resolve, 300))
+  const again = front(messages as never)
+  const second = again.run()
+  await expect.poll(() => again.agent.state).not.toEqual({})
   const over = { outcome: 'completed', reason: 'completed', message: '', summary: 'Done.' } as const
   await run.end({ type: 'run-end', ...over, usage: noUsage, durationMs: 1 })
   for (const events of await Promise.all([first, second]))

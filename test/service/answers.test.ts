@@ -1,8 +1,8 @@
 // Who may answer a question over HTTP, and whose answer counts when many come at once. Real requests, no VM.
-import { expect, it } from 'vitest'
+import { expect, it, vi } from 'vitest'
 import { Host } from '../../host/index.ts'
 import { runAtWork } from '../../host/test/support/run-at-work.ts'
-import { runId } from '../../host/test/support/run-values.ts'
+import { runId, runStart } from '../../host/test/support/run-values.ts'
 import { codeOf, detailOf, holderOf, startOf } from './keys-support.ts'
 import { serveHost } from './support.ts'
 
@@ -39,4 +39,26 @@ it('a question has one answer of many at once, by whoever has the scope, and non
   expect(await asked).toMatchObject({ decision: 'allow', answer: taken[0]?.answer })
   const decisions = (await host.runs.read(runId)).filter(({ event }) => event.type === 'approval-decision')
   expect(decisions).toHaveLength(1)
+})
+
+it('an answer to a run that just left its service is taken where the run is next [H.02, S1.11]', async () => {
+  const run = await runAtWork()
+  const host = new Host({ env: run.env })
+  const { client } = await serveHost(host)
+  await run.record.host(runStart)
+  const asked = run.ask({ question: 'Which color?', kind: 'text' }, 'q1')
+  await expect.poll(() => run.record.state.pendingApprovals).toHaveProperty('q1')
+  // The handle of the service does not know yet that the run left.
+  const left = { taken: false, reason: 'connection_lost', message: 'the run left' } as const
+  const handle = { id: runId, answer: vi.fn(async () => left), result: () => new Promise(() => undefined) }
+  vi.spyOn(host, 'run').mockResolvedValue(handle as never)
+  await client.call('createRun', { body: { prompt: 'x' } })
+  const params = { run: runId, approval: 'q1' }
+  expect(await client.call('answerApproval', { params, body: { decision: 'allow', answer: 'red' } })).toEqual(
+    {
+      taken: true,
+    },
+  )
+  expect(handle.answer).toHaveBeenCalledOnce()
+  expect(await asked).toMatchObject({ decision: 'allow', answer: 'red' })
 })

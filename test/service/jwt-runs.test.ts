@@ -316,7 +316,7 @@ describe('an event stream', () => {
     'ends when its JWT %s, while the run continues [H.02]',
     async (how) => {
       let now = Date.now()
-      const key = await makeKey()
+      const key = await makeKey('ES256', 'k1', () => now)
       const run = await runAtWork()
       const { as, file, service } = await serveJwtOf(new Host({ env: run.env }), [key], { now: () => now })
       await run.record.host(startOf(metadataOf('ada')))

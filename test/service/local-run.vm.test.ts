@@ -66,7 +66,7 @@ it('a run in the service is answered in its terminal, outlives another one that 
   expect(elsewhere.stdout).toMatch(/the service refused: .*--allow-workspace DIR`\. This process carries/)
   service.child.kill('SIGTERM')
   expect((await service.ended).code).toBe(0)
-}, 240_000)
+}, 480_000)
 
 it('a conversation runs its tasks in the service; after its terminal is closed it finds the task that waits, and the VM [H.01 H.02 V.08]', async () => {
   const place = await cliPlace({ 'a.txt': 'a\n', 'b.txt': 'b\n' })

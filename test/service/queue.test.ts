@@ -152,7 +152,7 @@ describe('the queue of the service', () => {
     const { startBy = 0 } =
       events.flatMap(({ event }) => (event.type === 'queue-start' ? [event] : []))[0] ?? {}
     expect(Math.abs(startBy - 100 - late.startedAt)).toBeLessThan(60_000)
-    expect(await held.begun()).toEqual([first.id])
+    await expect.poll(held.begun).toEqual([first.id])
     for (const body of [{ startWithinMs: 0 }, { startWithinMs: 1e12 }, { priority: 'urgent' }])
       await expect(
         client.call('createRun', { body: { prompt: 'x', ...body } as never }),
@@ -163,12 +163,15 @@ describe('the queue of the service', () => {
     const { client, host, held } = await serveQueue({ maxAtWork: 2 })
     await held.release()
     let most = 0
+    const looking = setInterval(() => {
+      most = Math.max(most, host.queue?.counts.atWork ?? 0)
+    }, 1)
+    onTestFinished(() => clearInterval(looking))
     const ids = await Promise.all(
-      Array.from({ length: perTier(10, 50) }, async () => {
-        const { id } = await client.call('createRun', { body: { prompt: 'x' } })
-        most = Math.max(most, host.queue?.counts.atWork ?? 0)
-        return id
-      }),
+      Array.from(
+        { length: perTier(10, 50) },
+        async () => (await client.call('createRun', { body: { prompt: 'x' } })).id,
+      ),
     )
     const results = await Promise.all(
       ids.map((run) => client.call('getResult', { params: { run }, query: { waitMs: '60000' } })),
@@ -176,6 +179,6 @@ describe('the queue of the service', () => {
     expect(new Set(results.map(({ reason }) => reason))).toEqual(new Set(['denied']))
     expect((await held.begun()).sort()).toEqual([...ids].sort())
     expect(most).toBe(2)
-    await expect.poll(() => host.queue?.counts).toEqual({ atWork: 0, waiting: 0 })
+    await expect.poll(() => host.queue?.counts, { timeout: 20_000 }).toEqual({ atWork: 0, waiting: 0 })
   })
 })

@@ -51,9 +51,10 @@ it('a run that nobody answers stays one when another service continues it: what 
   await once(first.process.child, 'close')
 
   const second = await serve(place)
-  expect(second.process.errors()).toContain(`Continues ${id}`)
-  const resultOf = async () => await second.client.call('getResult', { params, query: { waitMs: '60000' } })
-  expect(await resultOf()).toMatchObject({ outcome: 'completed', changes: { entries: 0 } })
+  await expect.poll(() => second.process.errors()).toContain(`Continues ${id}`)
+  const result = () =>
+    second.client.call('getResult', { params, query: { waitMs: '60000' } }).catch(() => undefined)
+  await expect.poll(result, waiting).toMatchObject({ outcome: 'completed', changes: { entries: 0 } })
   const { events } = await second.client.call('listEvents', { params, query: { limit: '1000' } })
   const decisions = events.flatMap(({ event }) => (event.type === 'approval-decision' ? [event] : []))
   expect(decisions).toMatchObject([{ decision: 'deny', by: 'mode' }])

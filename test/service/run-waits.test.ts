@@ -2,7 +2,7 @@
 
 import { readFile, rm } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, it, vi } from 'vitest'
+import { expect, it, onTestFinished, vi } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { Host } from '../../host/index.ts'
@@ -130,10 +130,11 @@ it('ends with the service: each request that waits is answered before its connec
   const { host } = await hostOfHeldRuns('waits')
   const { client, service, send } = await serveHost(host)
   const { id } = await client.call('createRun', { body: { prompt: 'x' } })
+  const begins = vi.spyOn(RunWaits.prototype, 'begin')
+  onTestFinished(() => begins.mockRestore())
   const waiting = Array.from({ length: 8 }, () => send('GET', `/v1/runs/${id}?waitMs=60000`))
   const paged = send('GET', `/v1/runs/${id}/events?from=900&waitMs=60000`)
-  await expect.poll(() => fetchOpen(host)).toBeGreaterThanOrEqual(0)
-  await new Promise((resolve) => setTimeout(resolve, 300))
+  await expect.poll(() => begins.mock.calls.length).toBe(9)
   const before = performance.now()
   await service.close()
   expect(performance.now() - before).toBeLessThan(5_000)

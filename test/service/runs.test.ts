@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it, vi } from 'vitest'
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host/index.ts'
@@ -16,6 +17,7 @@ import { runAtWork, someCall } from '../../host/test/support/run-at-work.ts'
 import { runId } from '../../host/test/support/run-values.ts'
 import { checkpoint, runWithMoments } from '../../host/test/support/run-with-moments.ts'
 import { treeOf } from '../../host/test/workspace/support.ts'
+import { RunLock } from '../../host/workspace/run-lock.ts'
 import { serveHost } from './support.ts'
 
 const unknownRun = 'run-ffffffffffffffffffff'
@@ -102,6 +104,22 @@ describe('a run that is over', () => {
       body: { select: { paths: ['../../etc/passwd'] } },
     })
     await expect(refused).rejects.toMatchObject({ status: 400, code: 'invalid_options' })
+  })
+
+  it('is applied as soon as the process that ended it has let go of it [H.02, W.01]', async () => {
+    const { host } = await runThatChanged({ 'a.txt': 'one\n' }, { 'a.txt': 'two\n' })
+    const { client } = await serveHost(host)
+    const lock = await RunLock.take(host.runs.paths(changedRunId).locks, changedRunId)
+    const result = Promise.withResolvers<object>()
+    const handle = { id: changedRunId, result: () => result.promise }
+    vi.spyOn(host, 'run').mockResolvedValue(handle as never)
+    await client.call('createRun', { body: { prompt: 'x' } })
+    const request = { params: { run: changedRunId }, body: { select: 'all' } } as const
+    const applied = client.call('applyChanges', request).catch(String)
+    expect(await Promise.race([applied, sleep(1_500, 'it waits')])).toBe('it waits')
+    await lock[Symbol.asyncDispose]()
+    result.resolve({})
+    expect(await applied).toMatchObject({ appliedNow: 1 })
   })
 
   it('an error has its remedy once, with the route that does what its command does [H.02]', async () => {

@@ -12,6 +12,7 @@ import { readFiles } from '../../host/test/support/runs.ts'
 import { answerWith, receiveWebhooks, webhookSecret } from './notify-support.ts'
 import { readMetrics, seriesValue } from './prometheus-text.ts'
 
+const waiting = { timeout: 120_000, interval: 250 }
 /** One call in each turn of the model. */
 const calls = [
   ['write_file', { path: 'new.txt', content: 'new\n' }],
@@ -95,7 +96,7 @@ it('a run over HTTP outlives the service that is killed, and its question is ans
   await once(first.process.child, 'close')
 
   const second = await serve(place)
-  expect(second.process.errors()).toContain(`Continues ${created.id}`)
+  await expect.poll(() => second.process.errors()).toContain(`Continues ${created.id}`)
   // The key is known to the next service too.
   expect((await second.client.call('createRun', { body, idempotencyKey: 'order-1' })).id).toBe(created.id)
   const seen: ServiceEvent[] = []
@@ -107,8 +108,9 @@ it('a run over HTTP outlives the service that is killed, and its question is ans
   expect(
     await second.client.call('answerApproval', { ...answer, body: { decision: 'allow', by: 'Ada' } }),
   ).toEqual({ taken: true })
-  const result = await second.client.call('getResult', { params, query: { waitMs: '60000' } })
-  expect(result).toMatchObject({ outcome: 'completed', changes: { entries: 3 } })
+  const result = () =>
+    second.client.call('getResult', { params, query: { waitMs: '60000' } }).catch(() => undefined)
+  await expect.poll(result, waiting).toMatchObject({ outcome: 'completed', changes: { entries: 3 } })
   await watching
   const ended = await scrape(second.client)
   // What the earlier service counted is not counted again.

@@ -35,7 +35,7 @@ it('answers the documented requests as documented, by the offline model [S0.08 S
   const place = await cliPlace({})
   const { process, baseUrl } = await serveOpen(place)
   const warning = 'Warning: no token is needed. Every program and user of this machine can start runs'
-  expect(process.errors()).toContain(warning)
+  await expect.poll(() => process.errors()).toContain(warning)
   const send = async ({ method, path: at, body }: Example) => {
     const headers = body === undefined ? {} : { 'content-type': 'application/json' }
     const answer = await fetch(`${baseUrl}${at}`, {

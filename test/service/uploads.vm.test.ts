@@ -24,8 +24,8 @@ it('an uploaded workspace is worked on in a VM that was ready, and its changes a
   const prompt = 'Run the command `cat old.txt > new.txt; ln -s new.txt link`'
   const { id: run } = await client.call('createRun', { body: { prompt, uploadedWorkspace } })
   const params = { run }
-  const result = await client.call('getResult', { params, query: { waitMs: '60000' } })
-  expect(result).toMatchObject({ outcome: 'completed', changes: { entries: 2 } })
+  const result = () => client.call('getResult', { params, query: { waitMs: '60000' } }).catch(() => undefined)
+  await expect.poll(result, waiting).toMatchObject({ outcome: 'completed', changes: { entries: 2 } })
   const { events } = await client.call('listEvents', { params, query: { limit: '10000' } })
   expect(events.find(({ event }) => event.type === 'vm-ready')?.event).toMatchObject({
     phasesMs: { pool: expect.any(Number) },

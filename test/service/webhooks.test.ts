@@ -53,7 +53,7 @@ it('a service that starts again delivers what an earlier one did not, and nothin
     if (count === 1) response.destroy()
     else response.end()
   })
-  const slow = { pollMs: 20, pauseMinMs: 300 }
+  const slow = { pollMs: 20, pauseMinMs: 3_000 }
   const first = await serveHost(notifyingHost(run.env, url), { noticeTimes: slow })
   void run.ask(question, 'q1')
   await expect.poll(() => first.logged.some(({ cause }) => String(cause).includes('connection'))).toBe(true)
@@ -83,7 +83,7 @@ it('a question that is answered before its delay or its next attempt is not deli
   const run = await runAtWork()
   const { got, url } = await receiveWebhooks(answerWith(503))
   const served = await serveHost(notifyingHost(run.env, url), {
-    noticeTimes: { pollMs: 20, pauseMinMs: 500 },
+    noticeTimes: { pollMs: 20, pauseMinMs: 60_000 },
   })
   void run.ask(question, 'q1')
   await expect.poll(() => served.logged.some(({ attempt }) => attempt === 1)).toBe(true)

@@ -112,7 +112,8 @@ node_binary() {
     echo "$installed/bin/node"
     return
   fi
-  archive=$(npm_pack "$1@$2")
+  # A substitution does not inherit `set -e`.
+  archive=$(npm_pack "$1@$2") || exit 1
   tar -xzf "$work/$archive" -C "$work" package/bin/node || fail build_failed "$1@$2 holds no bin/node"
   echo "$work/package/bin/node"
 }

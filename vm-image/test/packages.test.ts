@@ -145,11 +145,11 @@ describe('the lock', () => {
 
 describe('npm', () => {
   /** Fetches with an npm that is this script. */
-  const fetchWith = (npm: string) => {
+  const fetchWith = (npm: string, call = 'npm_pack a@1') => {
     writeFileSync(path.join(folder, 'npm'), `#!/bin/sh\n${npm}\n`, { mode: 0o755 })
     const library = path.resolve(import.meta.dirname, '../lib/packages.sh')
     const fail = `fail() { echo "$1: $2" >&2; exit 1; }`
-    const line = `set -eu; work=${folder}; ${fail}; source ${library}; archive=$(npm_pack a@1); echo "got $archive"`
+    const line = `set -eu; here=${folder} work=${folder}; ${fail}; source ${library}; archive=$(${call}); echo "got $archive"`
     const env = { PATH: `${folder}:${process.env.PATH}` }
     const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', line], { env, encoding: 'utf8' })
     return { stdout, stderr }
@@ -161,10 +161,11 @@ describe('npm', () => {
       stderr: '',
     })
     const words = 'npm error code ECONNREFUSED\\nnpm error A complete log of this run can be found in: x\\n'
-    expect(fetchWith(`printf '${words}' >&2; exit 1`)).toEqual({
-      stdout: '',
-      stderr:
-        'download_failed: npm could not fetch a@1: code ECONNREFUSED ; check the network and start again\n',
-    })
+    for (const call of ['npm_pack a@1', 'node_binary a 1'])
+      expect(fetchWith(`printf '${words}' >&2; exit 1`, call)).toEqual({
+        stdout: '',
+        stderr:
+          'download_failed: npm could not fetch a@1: code ECONNREFUSED ; check the network and start again\n',
+      })
   })
 })

@@ -1,6 +1,6 @@
 // Tools as functions of a program: a real program, the real channel, registry and step; the model is scripted.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { reply } from '#specs/testing/model-replies.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
@@ -318,7 +318,7 @@ print(tools.read_note(path='b')['text'])`,
     })
     expect(ends(cancelled)).toMatchObject([{ tool: 'wait_long', error: { code: 'cancelled' } }])
     expect(cancelled.result.state).toBe('cancelled')
-    await vi.waitFor(() => expect(programs.running).toBe(0))
+    await expect.poll(() => programs.running).toBe(0)
   })
 
   it('makes no more calls outside of the VM once the effect of one is unknown [A.14] [R.01]', async () => {

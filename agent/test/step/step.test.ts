@@ -108,7 +108,13 @@ describe('turns', () => {
         },
       ],
       {},
-      ({ cancel }) => void setTimeout(cancel, 100),
+      ({ cancel, deltas: seen }) => {
+        const timer = setInterval(() => {
+          if (!seen.some(({ type }) => type === 'tool-output-delta')) return
+          clearInterval(timer)
+          cancel()
+        }, 5)
+      },
     )
     expect(new Set(deltas.map(({ type }) => type))).toEqual(
       new Set(['text-delta', 'reasoning-delta', 'arguments-delta', 'tool-output-delta']),

@@ -191,12 +191,16 @@ describe('ask_user', () => {
   })
 
   it('ends with the run that asks [S2.16]', async () => {
+    const asked = Promise.withResolvers<void>()
     const { result, events } = await performStep(
       [reply({ calls: [{ name: 'ask_user', arguments: { question: 'q', kind: 'confirm' } }] })],
       {
         registry,
-        decide: () => new Promise(() => undefined),
-        during: ({ cancel }) => void setTimeout(cancel, 100),
+        decide: () => {
+          asked.resolve()
+          return new Promise(() => undefined)
+        },
+        during: ({ cancel }) => void asked.promise.then(() => cancel()),
       },
     )
     expect(result.state).toBe('cancelled')

@@ -208,7 +208,8 @@ async function say(
     await send(run)
   } catch (error) {
     const { code, message } = CaissonError.from(error)
-    throw new CaissonError(code, `${run.id}: ${sanitizeLine(message, 2_000)}`, { cause: error })
+    const said = sanitizeLine(message, 2_000)
+    throw new CaissonError(code, said.startsWith(run.id) ? said : `${run.id}: ${said}`, { cause: error })
   } finally {
     await run.detach()
   }

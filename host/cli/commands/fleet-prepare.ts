@@ -1,7 +1,14 @@
 /** `caisson fleet prepare`: makes or upgrades a fleet's tables as their owner, and grants the hosts' role its rights. */
 import { CaissonError } from '#specs/errors.ts'
 import { readFleetAddress } from '../../fleet/address.ts'
-import { type Forms, fleetSql, formsOf, type Prepared, prepareFleet } from '../../fleet/prepare.ts'
+import {
+  type Forms,
+  fleetSql,
+  formsOf,
+  type HostRole,
+  type Prepared,
+  prepareFleet,
+} from '../../fleet/prepare.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import type { Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
@@ -11,6 +18,7 @@ export interface PrepareFlags {
   readonly fleet?: string
   readonly fleetFile?: string
   readonly role?: string
+  readonly removesRuns?: boolean
   readonly print?: boolean
   readonly json?: boolean
 }
@@ -42,15 +50,19 @@ export async function prepare(io: Io, flags: PrepareFlags): Promise<ExitCode> {
 }
 
 /** PostgreSQL would shorten a longer one to 63 bytes. */
-function roleOf({ role }: PrepareFlags): string | undefined {
+function roleOf({ role, removesRuns = false }: PrepareFlags): HostRole | undefined {
+  if (role === undefined && removesRuns)
+    throw new CaissonError('invalid_options', '--removes-runs names no role', {
+      remedy: 'pass --role NAME too',
+    })
   if (role === undefined) return undefined
-  if (role !== '' && !role.includes('\0') && Buffer.byteLength(role) <= 63) return role
+  if (role !== '' && !role.includes('\0') && Buffer.byteLength(role) <= 63) return { name: role, removesRuns }
   throw new CaissonError('invalid_options', '--role is no name of a role', {
     remedy: 'use a name of 1 to 63 bytes',
   })
 }
 
-function linesOf(shown: string, { formBefore, form, grants }: Prepared, role: string | undefined): string[] {
+function linesOf(shown: string, { formBefore, form }: Prepared, role: HostRole | undefined): string[] {
   const tables =
     formBefore === undefined
       ? `made the tables, form ${form}`
@@ -61,11 +73,10 @@ function linesOf(shown: string, { formBefore, form, grants }: Prepared, role: st
     `${sanitizeLine(shown)}: ${tables}`,
     ...(role === undefined
       ? [
-          'Rights of roles are as before. Hosts may use this role too; for one with fewer rights: caisson fleet prepare --role NAME',
+          'No right was changed. Hosts can use this address. For a role that has only what hosts need: caisson fleet prepare --role NAME',
         ]
       : [
-          `${sanitizeLine(role)} has the rights of a host:`,
-          ...grants.map((one) => `  ${sanitizeLine(one)}`),
+          `${sanitizeLine(role.name)} has the rights of a host${role.removesRuns ? ', which may remove ended runs' : ''}, and no others to these tables. The same as SQL: --print`,
         ]),
   ]
 }

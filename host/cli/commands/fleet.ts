@@ -66,7 +66,17 @@ function rowOf(host: FleetHost): string[] {
   const labels = facts.labels.join(',') || '-'
   const machine = [facts.architecture, facts.accelerator].filter((fact) => fact !== null).join(' ') || '-'
   const row = [hostId, name, version, state, String(runs), String(slots), seen, machine]
-  return [...row, facts.image ?? '-', labels].map((text) => sanitizeLine(text))
+  return [...row, shortImage(facts.image), labels].map((text) => sanitizeLine(text))
+}
+
+/** The digests of image and agent as far as a person compares them; `--json` has them whole. */
+function shortImage(image: string | null): string {
+  return (
+    image
+      ?.split('-')
+      .map((digest) => digest.slice(0, 8))
+      .join('-') ?? '-'
+  )
 }
 
 /** @throws {CaissonError} `invalid_options` */
@@ -83,7 +93,7 @@ export async function fleetDrain(
     else if (undo) io.stdout.write(`${sanitizeLine(name)} (${hostId}) takes runs again\n`)
     else
       io.stdout.write(
-        `${sanitizeLine(name)} (${hostId}) takes no more runs; ${runs === 0 ? 'it has none' : `others continue its ${formatCount(runs, 'run')} after the next checkpoint`}\n`,
+        `${sanitizeLine(name)} (${hostId}) takes no more runs; ${runs === 0 ? 'it has none' : `others continue its ${formatCount(runs, 'run')} after the next checkpoint, at the latest in 30 s`}\n`,
       )
   }
   return exitCodes.completed
@@ -102,7 +112,8 @@ export async function fleetMove(
   if (flags.json === true) await writeJsonLine(io.stdout, { runId, state })
   else {
     const to = host === undefined ? 'another host' : sanitizeLine(host)
-    const how = state === 'moving' ? 'after its next checkpoint' : 'when it has a free slot'
+    const how =
+      state === 'moving' ? 'after its next checkpoint, at the latest in 30 s' : 'when it has a free slot'
     io.stdout.write(`${to} takes ${runId} ${how}\n`)
   }
   return exitCodes.completed

@@ -87,6 +87,10 @@ export async function carryOut(
 
 /** Leaves the run to the service, or to a background process of its own. */
 async function detach(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
+  if (flags.fleet === true && flags.apply === true)
+    throw new CaissonError('invalid_options', '--apply is not possible with --fleet and --detach', {
+      remedy: 'leave out --detach, or apply the changes later: caisson workspace apply RUN --all',
+    })
   // The service applies nothing by itself.
   const place = { ...flags, here: flags.here === true || flags.apply === true }
   const told = {
@@ -154,7 +158,8 @@ function beginNew(io: Io, flags: RunFlags, page: RunPage | undefined): Begin {
     // Somebody can answer on the page.
     const options =
       page === undefined ? given : { ...given, approvals: { ...given.approvals, interactive: true } }
-    const started = page?.isOwn === true ? undefined : await startInService(io, host, options, flags)
+    const isHere = page?.isOwn === true && flags.fleet !== true
+    const started = isHere ? undefined : await startInService(io, host, options, flags)
     const carried =
       started === undefined
         ? ownRun(await host.run(options))

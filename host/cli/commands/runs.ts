@@ -46,7 +46,7 @@ export async function runsList(
   return exitCodes.completed
 }
 
-const noneOfFleet = 'the fleet has no runs yet; start one over HTTP or on the page of the service\n'
+const noneOfFleet = 'the fleet has no runs yet; start one: caisson run --fleet "TASK"\n'
 const noMatch = 'no run matches the filter; list all: caisson runs list\n'
 
 async function listRuns(host: Host, filter: RunFilter, last?: number): Promise<RunSummary[]> {

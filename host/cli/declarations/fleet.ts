@@ -6,7 +6,10 @@ export function addFleetCommands(fleet: Command, run: RunAction): void {
   addAddressOptions(fleet.command('prepare'))
     .description("Make or upgrade a fleet's tables as their owner, and grant a role the rights of a host")
     .option('--role <name>', 'role of the hosts, which gets the rights of a host and no others')
-    .option('--removes-runs', 'let the role remove ended runs and their journals, as kept.fleet says')
+    .option(
+      '--removes-runs',
+      'let the role remove ended runs with their journals: caisson runs rm, and kept.fleet of the configuration',
+    )
     .option('--print', 'print the SQL for psql and change nothing')
     .action(run(lazy(async () => (await import('../commands/fleet-prepare.ts')).prepare)))
   addAddressOptions(fleet.command('status'))
@@ -21,9 +24,9 @@ export function addFleetCommands(fleet: Command, run: RunAction): void {
     .option('--undo', 'let it take runs again')
     .action(run(lazy(async () => (await import('../commands/fleet.ts')).fleetDrain)))
   addAddressOptions(fleet.command('move'))
-    .argument('<run>', 'ID of the run')
+    .argument('<run>', 'whole ID of the run')
     .argument('[host]', 'name or ID of the host that takes it (default: any other)')
-    .description('Let another host continue a run from its next checkpoint')
+    .description('Let another host continue a run')
     .action(run(lazy(async () => (await import('../commands/fleet.ts')).fleetMove)))
 }
 

@@ -298,7 +298,9 @@ function unsafeLines({ accelerator, confinement }: Of<'vm-ready'>, colors: Color
     colors.red(
       '  No bubblewrap around QEMU, and software emulation is no security boundary: a hostile guest may reach this machine.',
     ),
-    colors.red('  Install bubblewrap, or stop the run. For details, run: caisson doctor'),
+    colors.red(
+      '  Install bubblewrap and allow it user namespaces, or stop the run. For details, run: caisson doctor',
+    ),
   ]
 }
 
@@ -371,7 +373,9 @@ function folderLines(
 function runStartLines(event: Of<'run-start'>, colors: Colors): string[] {
   const { directory, model, provider, mode, planFrom, workflow, forkedFrom, mergedFrom } = event
   const how = mode === 'plan' ? ' · plan only, no changes' : ''
-  const head = `Run in ${sanitizeLine(directory)} · model ${sanitizeLine(model)} (${sanitizeLine(provider)})${how}`
+  // A run of a fleet that no host has begun has none.
+  const asked = model === '' ? '' : ` · model ${sanitizeLine(model)} (${sanitizeLine(provider)})`
+  const head = `Run in ${sanitizeLine(directory)}${asked}${how}`
   const images = (event.images ?? []).map(({ path, image }) =>
     colors.dim(`  with ${sanitizeLine(path)}: ${describeImage(image)}`),
   )

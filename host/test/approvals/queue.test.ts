@@ -227,6 +227,41 @@ describe('the approval queue', () => {
     expect(waits).toEqual([1, -1])
   })
 
+  it('takes an answer durably once the journal has it, and not where the journal fails or the run ends before [S1.11 R.01]', async () => {
+    const writes: PromiseWithResolvers<void>[] = []
+    const record = async ({ type }: HostEvent) => {
+      if (type !== 'approval-decision') return
+      const write = Promise.withResolvers<void>()
+      writes.push(write)
+      await write.promise
+    }
+    const { queue } = open({ record })
+    const by = { name: 'Ann', via: 'http' } as const
+    const end = Promise.withResolvers<void>()
+    const answered = async (approvalId: string) => {
+      const asked = queue.ask(request({ approvalId, callId: approvalId })).catch(String)
+      await expect.poll(() => queue.pending).toEqual([approvalId])
+      const taken = queue.answerDurably(approvalId, { decision: 'allow', scope: 'once' }, by, end.promise)
+      await expect.poll(() => queue.pending).toEqual([])
+      return { asked, taken }
+    }
+
+    const first = await answered('a1')
+    expect(await Promise.race([first.taken, 'not yet'])).toBe('not yet')
+    writes[0]?.resolve()
+    expect(await first.taken).toEqual({ taken: true })
+    expect(await first.asked).toEqual({ decision: 'allow' })
+
+    const second = await answered('a2')
+    writes[1]?.reject(new Error('the disk is full'))
+    expect(await second.taken).toMatchObject({ taken: false, reason: 'connection_lost' })
+    expect(await second.asked).toBe('Error: the disk is full')
+
+    const third = await answered('a3')
+    end.resolve()
+    expect(await third.taken).toMatchObject({ taken: false, reason: 'connection_lost' })
+  })
+
   it('says who answered and by what way, and tells whoever answers later [S1.11 A.08]', async () => {
     const { queue, events } = open()
     const decision = queue.ask(request())

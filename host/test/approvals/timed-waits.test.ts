@@ -33,7 +33,7 @@ function open(options: Partial<ApprovalQueueOptions> = {}): { queue: ApprovalQue
 
 it('a wait ends when its time has come, whoever is there and whatever the mode [S3.09]', async () => {
   const { queue, events } = open()
-  const waiting = queue.ask(request(Date.now() + 60))
+  const waiting = queue.ask(request(Date.now() + 1_000))
   await sleep(1)
   queue.detach()
   expect(queue.pending).toEqual(['ap-1'])

@@ -1,8 +1,10 @@
 // Commands beside a service of a fleet: what they say of its words, and what they do where it fails.
 import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { followInFleet } from '../../cli/carried-run.ts'
 import { attach } from '../../cli/commands/attach.ts'
+import { Host } from '../../host.ts'
 import { markFleet } from '../../journal/fleet-mark.ts'
 import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 import { someCall } from '../support/run-at-work.ts'
@@ -108,6 +110,18 @@ it.each([
   },
 )
 
+it.each([
+  [['--detach', '--apply'], 2, '--apply is not possible with --fleet and --detach'],
+  [['--web'], 1, '--fleet: no service runs with your state folder'],
+])('caisson run --fleet %j carries nothing out on this host', async (flags, expected, message) => {
+  const home = await temporaryFolder('run-fleet')
+  const env = { HOME: home, CAISSON_HOME: home, PATH: '/nonexistent' }
+  const workspace = await temporaryFolder('run-fleet-workspace')
+  const { code, stderr } = await commandsIn(env)('run', '--fleet', '-w', workspace, ...flags, 'count')
+  expect([code, stderr]).toEqual([expected, expect.stringContaining(message)])
+  expect(await new Host({ env }).runs.ids()).toEqual([])
+})
+
 it('questions that the service does not list are mentioned on standard error [S1.11]', async () => {
   let hasMore = true
   const { caisson } = await besideFleet((_, path) =>
@@ -122,4 +136,18 @@ it('questions that the service does not list are mentioned on standard error [S1
   }
   hasMore = false
   expect((await caisson('approvals', 'list')).stderr).toBe('')
+})
+
+it('a refusal that begins with the ID of the run says it once [S1.11]', async () => {
+  let detail = `${runId} is not at work`
+  const { caisson } = await besideFleet((method) =>
+    method === 'POST' ? [409, refusal(409, 'not_possible_now', detail)] : undefined,
+  )
+  expect((await caisson('runs', 'steer', runId, 'hi')).stderr).toMatch(
+    new RegExp(`^caisson: ${runId} is not at work; `),
+  )
+  detail = 'it is not at work'
+  expect((await caisson('runs', 'pause', runId)).stderr).toMatch(
+    new RegExp(`^caisson: ${runId}: it is not at work; `),
+  )
 })

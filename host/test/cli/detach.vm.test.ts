@@ -4,6 +4,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { cliPlace, type Place, runArguments } from '../support/cli.ts'
+import { waitUntilGone } from '../support/vm.ts'
 
 const waiting = { timeout: 120_000, interval: 250 }
 const key = 'sk-a-key-that-nobody-may-see'
@@ -34,13 +35,15 @@ it('is taken from a process that is stopped, which ends, and is continued to its
   const [, approvalId = ''] = (await asked()).split(/\s+/)
   expect((await place.run('approvals', 'allow', runId, approvalId)).code).toBe(0)
   const status = async () => (await place.run('runs', 'list')).stdout
+  const last = await hostPid(place, runId)
   await expect.poll(status, waiting).toContain(' completed ')
   const types = (await place.journal()).map(({ event }) => event.type)
   expect(types.filter((type) => type === 'run-resume' || type === 'run-end')).toEqual([
     'run-resume',
     'run-end',
   ])
-}, 240_000)
+  expect(await waitUntilGone(last)).toBe(true)
+}, 480_000)
 
 it('continues without its terminal, is answered and continued from others, and shows no key [R.10 R.12]', async () => {
   const place = await cliPlace({ 'a.txt': 'a\n', 'b.txt': 'b\n' }, { CAISSON_LLM_KEY: key })

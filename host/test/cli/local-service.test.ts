@@ -128,10 +128,10 @@ describe('the service of this user', () => {
     const onNotes = (lines: readonly string[]) => void notes.push(...lines)
     const options = { prompt: 'Count', workspace: home, onNotes }
     const io = { version, stdout: new PassThrough() } as unknown as Io
-    const remedy = 'start a service of the fleet: caisson serve --fleet'
+    const remedy = 'start a service of the fleet: caisson serve --fleet ADDRESS --fleet-files PLACE'
     const start = () => startInService(io, host, options, { fleet: true })
     await expect(start()).rejects.toMatchObject({
-      message: `--fleet: no service of yours runs here; ${remedy}`,
+      message: `--fleet: no service runs with your state folder ${home}; ${remedy}`,
     })
     const { seen } = await standIn(home, { says: { status: 'running', version }, started: accept })
     await expect(start()).rejects.toMatchObject({ message: `--fleet: the service is in no fleet; ${remedy}` })

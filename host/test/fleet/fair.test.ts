@@ -1,39 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { perTier } from '#specs/testing/tier.ts'
-import { PostgresServer } from '../../../test/support/postgres.ts'
-import type { FleetAddress } from '../../fleet/address.ts'
 import { noteUse, useOf } from '../../fleet/caller-use.ts'
 import { Fleet, type NewRun } from '../../fleet/fleet.ts'
 import { newRunId } from '../../journal/run-store.ts'
-import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
+import { addRun, headOf, newDatabase, noteOf, rowsBehind, useDatabases } from './fleet-place.ts'
 
-let server: PostgresServer
-let address: FleetAddress
-const start = { priority: 'normal', isContinued: false } as const
+const { openFleet, server } = useDatabases()
 const soon = { timeout: 30_000 }
-
-beforeAll(async () => {
-  server = await PostgresServer.start()
-}, 60_000)
-
-beforeEach(async () => {
-  address = await newDatabase(server)
-}, 60_000)
-
-afterAll(async () => {
-  await server[Symbol.asyncDispose]()
-})
-
-async function openFleet(name: string, slots = 1): Promise<Fleet> {
-  return await Fleet.open(address, { name, version: '1', slots, warn: () => undefined })
-}
-
-async function add(fleet: Fleet, run: Partial<NewRun> = {}): Promise<string> {
-  const runId = newRunId()
-  await fleet.add(runId, { ...start, ...run })
-  return runId
-}
 
 async function end(fleet: Fleet, hold: Parameters<Parameters<Fleet['work']>[0]>[0]): Promise<'ended'> {
   const rows = rowsBehind(hold.runId, await headOf(fleet.runs, hold.runId), [noteOf('end')])
@@ -55,7 +29,7 @@ function randomOf(seed: number): () => number {
 it('lanes get their shares by weight on several hosts, whatever each has added and asks for', async () => {
   for (let seed = 1; seed <= perTier(1, 5); seed += 1) {
     const random = randomOf(seed)
-    const place = await newDatabase(server)
+    const place = await newDatabase(server())
     const open = async (name: string) =>
       await Fleet.open(place, { name, version: '1', slots: 2, warn: () => undefined })
     const hosts = await Promise.all(['a', 'b', 'c'].map(open))
@@ -69,7 +43,7 @@ it('lanes get their shares by weight on several hosts, whatever each has added a
       const count = lane === 'greedy' ? 90 : 70
       for (let index = 0; index < count; index += 1) {
         const priority = lane === 'greedy' || random() < 0.3 ? 'high' : 'normal'
-        lanes.set(await add(first, { lane, priority }), lane)
+        lanes.set(await addRun(first, { lane, priority }), lane)
       }
     }
     const served: string[] = []
@@ -93,7 +67,7 @@ it('lanes get their shares by weight on several hosts, whatever each has added a
 }, 240_000)
 
 it('never are more runs of a lane at work than its bound, on all hosts together', async () => {
-  const hosts = await Promise.all(['a', 'b', 'c', 'd'].map((name) => openFleet(name, 4)))
+  const hosts = await Promise.all(['a', 'b', 'c', 'd'].map((name) => openFleet(name, { slots: 4 })))
   const [first] = hosts
   if (first === undefined) throw new Error('no host')
   const lanes = new Map<string, string>()
@@ -103,7 +77,7 @@ it('never are more runs of a lane at work than its bound, on all hosts together'
   for (let index = 0; index < 24; index += 1) {
     const lane = ['bounded', 'other', 'free'][index % 3] ?? ''
     const laneSettings = lane === 'free' ? {} : { maxAtWork: lane === 'bounded' ? 3 : 1 }
-    lanes.set(await add(first, { lane, laneSettings }), lane)
+    lanes.set(await addRun(first, { lane, laneSettings }), lane)
   }
   for (const host of hosts)
     await host.work(async (hold) => {
@@ -125,7 +99,7 @@ it('never are more runs of a lane at work than its bound, on all hosts together'
 }, 120_000)
 
 it('a run that its lane keeps back says so, and begins when another has ended', async () => {
-  await using fleet = await openFleet('host', 3)
+  await using fleet = await openFleet('host', { slots: 3 })
   const begun: string[] = []
   const over = Promise.withResolvers<void>()
   await fleet.work(async (hold) => {
@@ -134,9 +108,9 @@ it('a run that its lane keeps back says so, and begins when another has ended', 
     return await end(fleet, hold)
   })
   const run = { lane: 'one', laneSettings: { maxAtWork: 1 } }
-  const first = await add(fleet, run)
+  const first = await addRun(fleet, run)
   await expect.poll(() => begun, soon).toEqual([first])
-  const second = await add(fleet, run)
+  const second = await addRun(fleet, run)
   expect(await fleet.whyWaits(second)).toBe('1 run of its caller is at work, and at most 1 may be.')
   expect(await fleet.whyWaits(first)).toBeUndefined()
   expect(await fleet.signals()).toMatchObject({ waiting: 1, slots: { total: 3, free: 2 } })
@@ -146,12 +120,12 @@ it('a run that its lane keeps back says so, and begins when another has ended', 
 })
 
 it('of 32 that submit at once, exactly as many get in as may wait', async () => {
-  const hosts = await Promise.all(['a', 'b'].map((name) => openFleet(name, 0)))
+  const hosts = await Promise.all(['a', 'b'].map((name) => openFleet(name, { slots: 0 })))
   const bounds = { maxWaiting: 12, maxWaitingPerLane: 5 }
   const submit = async (index: number): Promise<string> => {
     const host = hosts[index % 2]
     if (host === undefined) throw new Error('no host')
-    return await add(host, { bounds, lane: `lane ${index % 4}` }).then(
+    return await addRun(host, { bounds, lane: `lane ${index % 4}` }).then(
       () => 'in',
       (error: { code: string; message: string }) => `${error.code} ${error.message}`,
     )
@@ -164,7 +138,7 @@ it('of 32 that submit at once, exactly as many get in as may wait', async () => 
   await hosts[0]?.database.query('DELETE FROM caisson.runs')
   const ofOne = await Promise.all(
     Array.from({ length: 32 }, () =>
-      add(hosts[0] as Fleet, { bounds, lane: 'one' }).then(
+      addRun(hosts[0] as Fleet, { bounds, lane: 'one' }).then(
         () => 1,
         () => 0,
       ),
@@ -177,7 +151,7 @@ it('of 32 that submit at once, exactly as many get in as may wait', async () => 
 it('the earliest deadline of a priority is first, and a run whose deadline has passed goes to any host to be ended', async () => {
   await using fleet = await openFleet('host')
   const names = new Map<string, string>()
-  const named = async (name: string, run: Partial<NewRun>) => void names.set(await add(fleet, run), name)
+  const named = async (name: string, run: Partial<NewRun>) => void names.set(await addRun(fleet, run), name)
   await named('without', {})
   await named('late', { startWithinMs: 3_600_000 })
   await named('early', { startWithinMs: 1_800_000 })
@@ -199,9 +173,9 @@ it('the earliest deadline of a priority is first, and a run whose deadline has p
 it('counts what a caller uses over all hosts', async () => {
   await using fleet = await openFleet('host')
   const [one, two, other] = [
-    await add(fleet, { caller: 'key a' }),
-    await add(fleet, { caller: 'key a' }),
-    await add(fleet, { caller: 'key b' }),
+    await addRun(fleet, { caller: 'key a' }),
+    await addRun(fleet, { caller: 'key a' }),
+    await addRun(fleet, { caller: 'key b' }),
   ]
   await fleet.work(async (_, { lost }) => {
     await new Promise((resolve) => lost.addEventListener('abort', resolve, { once: true }))

@@ -199,10 +199,13 @@ it('a host hears any number of notices for it as one, and lists take any text', 
     await node(0).hosts()
     atOnce -= 1
   })
+  const since = performance.now()
   for (let sent = 0; sent < 500; sent += 1)
     await database.query('SELECT pg_notify($1, $2)', [hostChannel, hostId])
   await expect.poll(() => count).toBeGreaterThan(0)
-  expect([atOnceMost, count < 100]).toEqual([1, true])
+  expect(atOnceMost).toBe(1)
+  // One in a tenth of a second.
+  expect(count).toBeLessThanOrEqual((performance.now() - since) / 100 + 2)
   forget()
   const { source } = new FleetRuns(node(1), blobs)
   for (const filter of [{ model: 'a\0' }, { workspace: '/a\0' }, { metadata: { a: '\ud800 \0' } }])

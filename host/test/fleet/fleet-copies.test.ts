@@ -1,6 +1,6 @@
 // Runs of other hosts, read on a host that has none of them: rows of a real database, and a folder of runs of its own.
 import { existsSync } from 'node:fs'
-import { readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest'
 import { hostExamples } from '#specs/node/event-examples.ts'
@@ -16,6 +16,8 @@ import { FleetRuns } from '../../fleet-runs/fleet-runs.ts'
 import { RunFold } from '../../journal/run-outline.ts'
 import type { ApprovalBounds } from '../../journal/run-query.ts'
 import { newRunId, RunStore } from '../../journal/run-store.ts'
+import { nameOtherRuns } from '../../runs/other-runs.ts'
+import { serviceWorkspaces } from '../../state/folders.ts'
 import { headOf, newDatabase, noteOf, rowsBehind, takeNow } from './fleet-place.ts'
 
 let server: PostgresServer
@@ -114,6 +116,31 @@ it('lists and pages have runs of all hosts by what their rows say, newest first'
   expect(existsSync(runs.paths(made[0] ?? '').directory)).toBe(false)
   await runs.read(made[0] ?? '')
   expect(await runs.list()).toHaveLength(5)
+})
+
+it('who reviews changes with a conflict, or removes a run, reads no list of all runs of the fleet', async () => {
+  const home = await temporaryFolder('fleet-copies-home')
+  const { source } = new FleetRuns(fleet, blobs)
+  const folders = { runs: path.join(home, 'runs'), locks: path.join(home, 'locks'), home }
+  const store = new RunStore(folders, () => undefined, source)
+  const workspace = path.join(serviceWorkspaces(home), 'workspace-of-a-run')
+  const made: string[] = []
+  for (const directory of ['/w', '/w', workspace, workspace]) {
+    const { runId, hold } = await newHeldRun()
+    await write(hold, [{ ...start, directory }, exampleOf('run-end')], { ends: true })
+    await fleet.runs.release(hold, false)
+    made.push(runId)
+  }
+  const [here = '', , removed = ''] = made
+  for (const runId of [here, removed]) await store.read(runId)
+  await mkdir(workspace, { recursive: true })
+  const find = vi.spyOn(source, 'find')
+  const held = [{ path: 'a', reason: 'it was changed' }]
+  expect(await nameOtherRuns(held, { store, runId: removed, root: '/w', sinceMs: 0 })).toEqual(held)
+  await store.remove(removed)
+  expect(existsSync(workspace)).toBe(true)
+  const asked = find.mock.calls.map(([{ ids, filter }]) => ids?.toSorted() ?? filter?.workspace)
+  expect(asked).toEqual([[here, removed].toSorted(), workspace])
 })
 
 it('each status is found by the filter of its name', async () => {

@@ -2,13 +2,15 @@
 import { existsSync } from 'node:fs'
 import { readFile, utimes } from 'node:fs/promises'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { CaissonError } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
-import { unendedMax } from '../../fleet/adopted-rows.ts'
+import { lockForks, unendedMax } from '../../fleet/adopted-rows.ts'
 import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { BlobsGone, FleetBlobs, referTo } from '../../fleet/blobs.ts'
+import { FleetDatabase } from '../../fleet/database.ts'
 import type { Fleet } from '../../fleet/fleet.ts'
 import { makerOf } from '../../fleet-member.ts'
 import { adoptRuns, removeLeftAdoptions } from '../../fleet-runs/adopt.ts'
@@ -617,3 +619,32 @@ it('a merged run of runs of the fleet has ended in it, and its changes are read 
   expect(await rowOf(ofHost)).toBeUndefined()
   expect(await one.host.runs.summary(ofHost)).toMatchObject({ status: 'completed' })
 })
+
+it('forks of one caller that wait for each other leave connections for everything else on the host', async () => {
+  const runId = await newRun()
+  await using other = await FleetDatabase.connect(one.fleet.database.address)
+  const isOver = Promise.withResolvers<void>()
+  const hasLock = Promise.withResolvers<void>()
+  // As a fork of a long run does on another host.
+  const holding = other.transaction(async (tx) => {
+    await tx.query('SET LOCAL idle_in_transaction_session_timeout = 0')
+    await lockForks(tx, runId)
+    hasLock.resolve()
+    await isOver.promise
+  })
+  await hasLock.promise
+  const forking = Promise.all(Array.from({ length: 12 }, () => two.host.fork(runId, { at: 'start' })))
+  const waiting = async () => {
+    const rows = await other.query(
+      `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`,
+    )
+    return rows.length
+  }
+  await expect.poll(waiting).toBeGreaterThan(0)
+  await sleep(1_000)
+  const answered = two.fleet.status().then(() => 'answered')
+  expect(await Promise.race([answered, sleep(5_000, 'no answer')])).toBe('answered')
+  isOver.resolve()
+  await holding
+  expect((await forking).map(({ runIds }) => runIds.length)).toEqual(Array.from({ length: 12 }, () => 1))
+}, 60_000)

@@ -5,6 +5,8 @@ import type { JournalEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { PostgresServer } from '../../../test/support/postgres.ts'
 import type { FleetAddress } from '../../fleet/address.ts'
+import { DirectoryBlobs } from '../../fleet/blob-store.ts'
+import { FleetBlobs, referTo } from '../../fleet/blobs.ts'
 import { FleetDatabase, formOf } from '../../fleet/database.ts'
 import { Fleet } from '../../fleet/fleet.ts'
 import { readRows } from '../../fleet/journal-rows.ts'
@@ -36,8 +38,8 @@ afterAll(async () => {
 
 const warned: string[] = []
 
-async function openMember(name: string, slots = 1): Promise<FleetMember> {
-  const files = path.join(await temporaryFolder('fleet-member'), 'files')
+async function openMember(name: string, slots = 1, store?: string): Promise<FleetMember> {
+  const files = store ?? path.join(await temporaryFolder('fleet-member'), 'files')
   return await FleetMember.open({
     address,
     files,
@@ -76,6 +78,22 @@ it('whoever looks at a fleet is no host of it, and makes no tables where there a
   await using database = await FleetDatabase.connect(empty)
   expect(await formOf(database)).toBe(undefined)
 })
+
+it('a host whose store has nothing of what runs need warns that all hosts have to use one', async () => {
+  const files = path.join(await temporaryFolder('fleet-member'), 'files')
+  await using first = await openMember('first', 0, files)
+  const { runId } = await first.submit(submission)
+  const blobs = new FleetBlobs(fleet.database, new DirectoryBlobs(files))
+  const { sha256 } = await blobs.put(async function* () {
+    yield Buffer.from('a disk')
+  })
+  await fleet.database.transaction((tx) => referTo(tx, runId, 'files', [sha256]))
+  warned.length = 0
+  await using _second = await openMember('second', 0, files)
+  expect(warned).toEqual([])
+  await using _other = await openMember('other', 0)
+  expect(warned).toEqual([expect.stringMatching(/has no file that runs of the fleet need; .+ --fleet-files/)])
+}, 120_000)
 
 it('requests with one key to two hosts at once start one run, and another request with the key starts none', async () => {
   await using first = await openMember('first')

@@ -1,8 +1,10 @@
 /** What several tests of a fleet share: a database of its own in one server, hosts, and lines of a journal. */
+import { beforeAll, beforeEach } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import type { PostgresServer } from '../../../test/support/postgres.ts'
+import { PostgresServer } from '../../../test/support/postgres.ts'
 import { type FleetAddress, parseFleetAddress } from '../../fleet/address.ts'
 import { FleetDatabase } from '../../fleet/database.ts'
+import { Fleet, type FleetOptions, type NewRun } from '../../fleet/fleet.ts'
 import type { Hold, RunHead } from '../../fleet/run-table.ts'
 import { RunTable } from '../../fleet/run-table.ts'
 import type { ChainedLine } from '../../journal/journal.ts'
@@ -19,6 +21,40 @@ export async function newDatabase(server: PostgresServer): Promise<FleetAddress>
   await admin.query(`CREATE DATABASE ${name}`)
   await admin[Symbol.asyncDispose]()
   return parseFleetAddress(server.addressWith({}, name), 'the test')
+}
+
+/** One server for the tests of a file, and an empty database for each of them. */
+export function useDatabases() {
+  let server: PostgresServer
+  let address: FleetAddress
+
+  beforeAll(async () => {
+    server = await PostgresServer.start()
+    return () => server[Symbol.asyncDispose]()
+  }, 60_000)
+
+  beforeEach(async () => {
+    address = await newDatabase(server)
+  }, 60_000)
+
+  return {
+    server: () => server,
+    /** Of the test's database. */
+    address: () => address,
+    /** Another host of it. */
+    openFleet: async (name: string, options: Partial<FleetOptions> = {}) =>
+      await Fleet.open(address, { name, version: '1', slots: 1, warn: () => undefined, ...options }),
+  }
+}
+
+/** How runs of tests start. */
+export const start = { priority: 'normal', isContinued: false } as const
+
+/** Puts a new run into the queue. @returns its ID */
+export async function addRun(fleet: Fleet, run: Partial<NewRun> = {}): Promise<string> {
+  const runId = newRunId()
+  await fleet.add(runId, { ...start, ...run })
+  return runId
 }
 
 /** A run that nobody has taken. */

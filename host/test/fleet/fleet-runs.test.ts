@@ -8,6 +8,7 @@ import { PostgresServer } from '../../../test/support/postgres.ts'
 import { DirectoryBlobs } from '../../fleet/blob-store.ts'
 import { Fleet } from '../../fleet/fleet.ts'
 import { type CarriedRun, FleetRuns, type Segment } from '../../fleet-runs/fleet-runs.ts'
+import { findFleetMark } from '../../journal/fleet-mark.ts'
 import { newRunId, RunStore } from '../../journal/run-store.ts'
 import { RunLock } from '../../workspace/run-lock.ts'
 import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
@@ -186,6 +187,70 @@ it('a run whose lock another call has, such as to fork it, keeps its folder, use
   expect([begun, existsSync(inUse)]).toEqual([5, false])
   expect(await fleet.requests.failures(runId)).toEqual([])
 }, 60_000)
+
+it('a run that a host takes while the store of files is away uses up no try, goes to other hosts first, and begins once the store is back', async () => {
+  const { runs, fences } = await openRuns()
+  const runId = newRunId()
+  let begun = 0
+  await fences.work(runs, async () => {
+    begun += 1
+    if (begun < 10)
+      throw new CaissonError('state_unavailable', 'reading a file failed 6 times', {
+        cause: new Error('ECONNREFUSED'),
+      })
+    await end(runId)
+    return { ended: Promise.resolve(), cancel: async () => undefined }
+  })
+  await fleet.add(runId, { priority: 'normal', isContinued: false })
+  const avoided = async () => {
+    const [row] = await fleet.database.query<{ host: string | null }>(
+      'SELECT avoids_host AS host FROM caisson.runs WHERE run_id = $1 AND tag IS NOT NULL',
+      [runId],
+    )
+    return row?.host
+  }
+  await expect.poll(avoided).toBe(fleet.hostId)
+  const hasEnded = async () => {
+    // The time for other hosts, and the pause of the queue, have passed.
+    await fleet.database.query('UPDATE caisson.runs SET wants_until = now() WHERE wants_until > now()')
+    await fleet.database.query('UPDATE caisson_queue.job SET start_after = now() WHERE start_after > now()')
+    return (await headOf(fleet.runs, runId)).hasEnded
+  }
+  await expect.poll(hasEnded, { timeout: 40_000 }).toBe(true)
+  expect(begun).toBe(10)
+  expect(await fleet.requests.failures(runId)).toEqual([])
+}, 60_000)
+
+it('what is left of a folder that could not be made is known as one of a run of the fleet, which is listed once', async () => {
+  const { fences, runs } = await openRuns()
+  const runId = newRunId()
+  const paths = runs.paths(runId)
+  await fleet.add(runId, { priority: 'normal', isContinued: false })
+  // Another host began it, and the store has lost a file of it.
+  const taker = { hostId: 'other-1', name: 'other', message: 'm' }
+  const hold = await fleet.runs.take(runId, await headOf(fleet.runs, runId), taker)
+  if (hold === undefined) throw new Error('the run was not taken')
+  const files = [{ name: 'run.json', sha256: 'a'.repeat(64), bytes: 2 }]
+  await fleet.runs.append(hold, rowsBehind(runId, await headOf(fleet.runs, runId), [noteOf('a line')]))
+  await fleet.database.query('UPDATE caisson.runs SET files = $2::jsonb WHERE run_id = $1', [
+    runId,
+    JSON.stringify(files),
+  ])
+  await fleet.database.transaction(async (tx) => {
+    await fleet.runs.release(hold, false, tx)
+    await fleet.jobs.enterAgain(tx, runId)
+  })
+  await fences.work(runs, async () => {
+    throw new Error('it has no files')
+  })
+  await expect.poll(async () => (await fleet.requests.failures(runId)).length).toBeGreaterThan(0)
+  await fleet.jobs.drain()
+  expect(existsSync(paths.journal)).toBe(true)
+  expect(await findFleetMark(paths.journal)).toEqual({ fleet: fleet.database.address.shown })
+  const folders = { runs: path.dirname(paths.directory), locks: paths.locks }
+  const listed = await new RunStore(folders, () => undefined, fences.source).list()
+  expect(listed.map(({ id }) => id)).toEqual([runId])
+}, 30_000)
 
 /** Ends a run, as whoever has it. */
 async function end(runId: string): Promise<void> {

@@ -1,32 +1,13 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { PostgresServer } from '../../../test/support/postgres.ts'
-import type { FleetAddress } from '../../fleet/address.ts'
 import { FleetFence } from '../../fleet/fence.ts'
-import { Fleet } from '../../fleet/fleet.ts'
+import type { Fleet } from '../../fleet/fleet.ts'
 import { newRunId } from '../../journal/run-store.ts'
-import { headOf, newDatabase, noteOf, rowsBehind, takeNow } from './fleet-place.ts'
+import { headOf, noteOf, rowsBehind, start, takeNow, useDatabases } from './fleet-place.ts'
 
-let server: PostgresServer
-let address: FleetAddress
-const start = { priority: 'normal', isContinued: false } as const
+const { openFleet: open } = useDatabases()
+const openFleet = async (name: string) => await open(name, { slots: 2 })
 const soon = { timeout: 15_000 }
-
-beforeAll(async () => {
-  server = await PostgresServer.start()
-}, 60_000)
-
-beforeEach(async () => {
-  address = await newDatabase(server)
-}, 60_000)
-
-afterAll(async () => {
-  await server[Symbol.asyncDispose]()
-})
-
-async function openFleet(name: string, slots = 2): Promise<Fleet> {
-  return await Fleet.open(address, { name, version: '1', slots, warn: () => undefined })
-}
 
 /** Has each run until the run is asked to leave. */
 async function hold(fleet: Fleet, begun: string[]): Promise<void> {
@@ -136,7 +117,7 @@ it('a run leaves behind its next checkpoint, and without one after a while', asy
     const fence = new FleetFence(fleet.runs, held, head)
     const [one, two] = rowsBehind(runId, head, [noteOf('before'), checkpoint])
     if (one === undefined || two === undefined) throw new Error('no rows')
-    fence.leaveSoon(hasCheckpoint ? 60_000 : 300)
+    fence.leaveSoon(hasCheckpoint ? 60_000 : 2_000)
     await fence.append(one, { event: noteOf('before'), isBarrier: true })
     expect(fence.isOwn()).toBe(true)
     if (hasCheckpoint) await fence.append(two, { event: checkpoint, isBarrier: true })

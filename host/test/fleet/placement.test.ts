@@ -1,37 +1,10 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { PostgresServer } from '../../../test/support/postgres.ts'
-import type { FleetAddress } from '../../fleet/address.ts'
-import { Fleet, type FleetOptions, type NewRun } from '../../fleet/fleet.ts'
+import { expect, it } from 'vitest'
+import type { Fleet, NewRun } from '../../fleet/fleet.ts'
 import { compareVersions, faultOf, HostFacts, Requires } from '../../fleet/placement.ts'
-import { newRunId } from '../../journal/run-store.ts'
-import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
+import { addRun, headOf, noteOf, rowsBehind, start, useDatabases } from './fleet-place.ts'
 
-let server: PostgresServer
-let address: FleetAddress
-const start = { priority: 'normal', isContinued: false } as const
+const { openFleet } = useDatabases()
 const soon = { timeout: 20_000 }
-
-beforeAll(async () => {
-  server = await PostgresServer.start()
-}, 60_000)
-
-beforeEach(async () => {
-  address = await newDatabase(server)
-}, 60_000)
-
-afterAll(async () => {
-  await server[Symbol.asyncDispose]()
-})
-
-async function openFleet(name: string, options: Partial<FleetOptions> = {}): Promise<Fleet> {
-  return await Fleet.open(address, { name, version: '1', slots: 1, warn: () => undefined, ...options })
-}
-
-async function add(fleet: Fleet, run: Partial<NewRun> = {}): Promise<string> {
-  const runId = newRunId()
-  await fleet.add(runId, { ...start, ...run })
-  return runId
-}
 
 /** Ends each run at once. */
 async function workAll(fleet: Fleet, order: string[]): Promise<void> {
@@ -45,9 +18,9 @@ async function workAll(fleet: Fleet, order: string[]): Promise<void> {
 
 it('a run that is next says so while a host has a free slot, and else how many slots are taken', async () => {
   await using fleet = await openFleet('free')
-  const first = await add(fleet)
+  const first = await addRun(fleet)
   expect(await fleet.whyWaits(first)).toBe('It is next, and a host with a free slot takes it.')
-  const second = await add(fleet)
+  const second = await addRun(fleet)
   expect(await fleet.whyWaits(second)).toBe('0 of 1 slots are taken, and 1 run of its caller is before it.')
 })
 
@@ -63,11 +36,11 @@ it('a run is taken by a host that has what it requires, and says what others lac
   ]
   const runIds: string[] = []
   for (const [requires, why] of cases) {
-    const runId = await add(plain, { requires })
+    const runId = await addRun(plain, { requires })
     runIds.push(runId)
     expect(await plain.whyWaits(runId)).toMatch(why)
   }
-  const served = await add(plain, { requires: { architecture: 'x64', memoryMib: 512 } })
+  const served = await addRun(plain, { requires: { architecture: 'x64', memoryMib: 512 } })
   await expect.poll(() => order, soon).toEqual([served])
   expect((await plain.signals()).unservable).toMatchObject({
     ...{ labels: 1, architecture: 1, accelerator: 1, memory: 1, image: 0, hosts: 0 },
@@ -86,7 +59,7 @@ it('a thousand runs that a host cannot serve do not delay those that it can, in 
   await using fleet = await openFleet('plain', { slots: 4 })
   const timeOf = async (count: number, lane: string): Promise<number> => {
     const order: string[] = []
-    const runIds = await Promise.all(Array.from({ length: count }, () => add(fleet, { lane })))
+    const runIds = await Promise.all(Array.from({ length: count }, () => addRun(fleet, { lane })))
     const since = performance.now()
     await using worker = await openFleet('worker', { slots: 4 })
     await workAll(worker, order)
@@ -98,13 +71,22 @@ it('a thousand runs that a host cannot serve do not delay those that it can, in 
   const requires = { labels: ['nowhere'] }
   for (let round = 0; round < 40; round += 1)
     await Promise.all(
-      Array.from({ length: 25 }, (_, index) => add(fleet, { requires, lane: index % 2 ? 'a' : 'b' })),
+      Array.from({ length: 25 }, (_, index) => addRun(fleet, { requires, lane: index % 2 ? 'a' : 'b' })),
     )
   expect(await fleet.signals()).toMatchObject({ waiting: 1_000, unservable: { hosts: 0, labels: 1_000 } })
   // A machine under load is not exact; without the classes each choice reads all thousand.
   expect(await timeOf(20, 'a')).toBeLessThan(3 * before + 2_000)
   expect(await timeOf(5, 'c')).toBeLessThan(3 * before + 2_000)
 }, 180_000)
+
+/** Resolves when the host has seen that it takes no more runs. */
+async function drain(fleet: Fleet, name: string): Promise<void> {
+  await fleet.drainHost(name)
+  const [drained] = await fleet.database.query<{ at: string }>('SELECT now()::text AS at')
+  const sees = () =>
+    fleet.database.query('SELECT FROM caisson.hosts WHERE name = $1 AND seen_at > $2', [name, drained?.at])
+  await expect.poll(sees, soon).toHaveLength(1)
+}
 
 it('the machine that keeps the VM of a run has it first, and then any other', async () => {
   await using kept = await openFleet('kept')
@@ -116,7 +98,7 @@ it('the machine that keeps the VM of a run has it first, and then any other', as
       return 'kept'
     })
   await work(kept, 'kept')
-  const runId = await add(kept)
+  const runId = await addRun(kept)
   await expect.poll(() => kept.status(), soon).toMatchObject({ waitingForPeople: 1 })
   await work(other, 'other')
   const answer = async () => {
@@ -131,8 +113,7 @@ it('the machine that keeps the VM of a run has it first, and then any other', as
     await expect.poll(() => kept.status(), soon).toMatchObject({ waitingForPeople: 1 })
   }
   expect(taken).toEqual(['kept', 'kept', 'kept', 'kept'])
-  await kept.drainHost('kept')
-  await new Promise((resolve) => setTimeout(resolve, 500))
+  await drain(kept, 'kept')
   await answer()
   expect(await other.whyWaits(runId)).toBe(
     'It waits for the host kept for up to 30 s, and then for any other.',
@@ -155,11 +136,10 @@ it('a run that a newer version or another image has begun is left to hosts that 
   const wake = async (runId: string) =>
     await old.database.transaction((tx) => old.jobs.add(tx, runId, { ...start, isContinued: true }))
   await again(newer, ofNewer)
-  const runId = await add(newer)
+  const runId = await addRun(newer)
   await expect.poll(() => old.status(), soon).toMatchObject({ waitingForPeople: 1 })
-  await newer.drainHost('newer')
+  await drain(newer, 'newer')
   await again(old, ofOld)
-  await new Promise((resolve) => setTimeout(resolve, 500))
   await wake(runId)
   expect(await old.whyWaits(runId)).toBe(
     'No host can serve it: old has the older version 1.9.0; the run was written by 1.10.0.',
@@ -204,7 +184,7 @@ it('requirements that no waiting run has any more cost a choice nothing', async 
   await workAll(fleet, order)
   const timeOfRuns = async () => {
     const [since, before] = [performance.now(), order.length]
-    for (let count = 0; count < 20; count += 1) await add(fleet, { requires: { memoryMib: 1 } })
+    for (let count = 0; count < 20; count += 1) await addRun(fleet, { requires: { memoryMib: 1 } })
     await expect.poll(() => order.length - before, soon).toBe(20)
     return performance.now() - since
   }

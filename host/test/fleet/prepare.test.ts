@@ -7,6 +7,7 @@ import { FleetDatabase } from '../../fleet/database.ts'
 import { Fleet } from '../../fleet/fleet.ts'
 import { readRows } from '../../fleet/journal-rows.ts'
 import { fleetMigrations } from '../../fleet/migrations.ts'
+import { removeRun } from '../../fleet/upkeep.ts'
 import { newRunId } from '../../journal/run-store.ts'
 import { commandsIn } from '../support/run-command.ts'
 import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
@@ -89,7 +90,7 @@ it('a host with the granted role submits, takes, appends, answers, notices, and 
     return segments === 3 ? 'ended' : 'waits'
   })
   await noticed
-  await expect.poll(async () => (await headOf(fleet.runs, runId)).hostId, { timeout: 20_000 }).toBeNull()
+  await expect.poll(async () => (await headOf(fleet.runs, runId)).waits, { timeout: 20_000 }).toBe(true)
   const seen = await headOf(fleet.runs, runId)
   const queue = fleet.jobs.add.bind(fleet.jobs)
   const written = await fleet.runs.writeFree(runId, seen, noteOf('an answer'), (tx) =>
@@ -157,7 +158,7 @@ it('takes rights that the role had before, and prints what was done', async () =
   expect(await prepare()).toMatchObject({
     code: 0,
     stdout: expect.stringMatching(
-      /made the tables, form \d+\nRights of roles are as before\. .+ fleet prepare --role NAME\n$/,
+      /made the tables, form \d+\nNo right was changed\. .+ fleet prepare --role NAME\n$/,
     ),
   })
   await using owner = await FleetDatabase.connect(maker)
@@ -165,6 +166,33 @@ it('takes rights that the role had before, and prints what was done', async () =
   const { stdout } = await prepare('--role', role, '--json')
   const form = fleetMigrations.length
   expect(JSON.parse(stdout)).toMatchObject({ fleet: maker.shown, formBefore: form, form })
+  expect(await journalRights(owner)).toEqual(['INSERT', 'SELECT'])
+})
+
+it('a role removes ended runs with --removes-runs alone, and a host says so', async () => {
+  const { maker, hosts, prepare } = await place()
+  await using owner = await FleetDatabase.connect(maker)
+  expect(await prepare('--removes-runs')).toMatchObject({
+    code: 2,
+    stderr: 'caisson: --removes-runs names no role; pass --role NAME too\n',
+  })
+  await prepare('--role', role)
+  await using worker = await Fleet.open(hosts, options)
+  const runId = newRunId()
+  await worker.add(runId, { priority: 'normal', isContinued: false })
+  await owner.query('UPDATE caisson.runs SET has_ended = true, host_id = NULL WHERE run_id = $1', [runId])
+  await expect(removeRun(worker.database, runId)).rejects.toMatchObject({
+    code: 'permission_denied',
+    message:
+      'the role of this host may not remove runs of the fleet; have the owner of the tables run: caisson fleet prepare --role ROLE --removes-runs',
+  })
+  const printed = (await prepare('--role', role, '--removes-runs', '--print')).stdout
+  expect(printed).toContain('GRANT DELETE ON caisson.runs, caisson.journal')
+  const { stdout } = await prepare('--role', role, '--removes-runs')
+  expect(stdout).toContain('has the rights of a host, which may remove ended runs, and no others')
+  expect(await journalRights(owner)).toEqual(['DELETE', 'INSERT', 'SELECT'])
+  expect(await removeRun(worker.database, runId)).toBe(true)
+  await prepare('--role', role)
   expect(await journalRights(owner)).toEqual(['INSERT', 'SELECT'])
 })
 

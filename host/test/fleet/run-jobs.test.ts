@@ -1,32 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { PostgresServer } from '../../../test/support/postgres.ts'
-import { type FleetAddress, parseFleetAddress } from '../../fleet/address.ts'
+import { expect, it } from 'vitest'
+import { parseFleetAddress } from '../../fleet/address.ts'
 import { FleetDatabase } from '../../fleet/database.ts'
 import { Fleet } from '../../fleet/fleet.ts'
 import { grantsOf } from '../../fleet/migrations.ts'
 import { newRunId } from '../../journal/run-store.ts'
-import { headOf, newDatabase, noteOf, rowsBehind } from './fleet-place.ts'
+import { headOf, noteOf, rowsBehind, start, useDatabases } from './fleet-place.ts'
 
-let server: PostgresServer
-let address: FleetAddress
-const start = { priority: 'normal', isContinued: false } as const
-
-beforeAll(async () => {
-  server = await PostgresServer.start()
-}, 60_000)
-
-beforeEach(async () => {
-  address = await newDatabase(server)
-}, 60_000)
-
-afterAll(async () => {
-  await server[Symbol.asyncDispose]()
-})
-
-async function openFleet(name: string, slots = 1, at = address): Promise<Fleet> {
-  return await Fleet.open(at, { name, version: '1', slots, warn: () => undefined })
-}
+const { address, openFleet } = useDatabases()
 
 /** A host that notes which runs it got, and ends each at once. */
 async function workAll(fleet: Fleet, order: string[]): Promise<void> {
@@ -108,8 +89,8 @@ it('a lane that was quiet has saved nothing for later', async () => {
 })
 
 it('a host pulls as many runs as it has slots; one that ends hands its runs to the next', async () => {
-  const leaving = await openFleet('leaving', 2)
-  await using next = await openFleet('next', 3)
+  const leaving = await openFleet('leaving', { slots: 2 })
+  await using next = await openFleet('next', { slots: 3 })
   const runIds = [newRunId(), newRunId(), newRunId()]
   for (const runId of runIds) await leaving.add(runId, start)
   const begun: string[] = []
@@ -138,7 +119,7 @@ it('a host pulls as many runs as it has slots; one that ends hands its runs to t
   // Without waiting for a sign of life.
   expect(performance.now() - since).toBeLessThan(9_000)
   for (const runId of begun) expect(await headOf(next.runs, runId)).toMatchObject({ epoch: 2 })
-  expect(await next.status()).toEqual({ waiting: 0, atWork: 0, waitingForPeople: 0, ended: 3 })
+  await expect.poll(() => next.status()).toEqual({ waiting: 0, atWork: 0, waitingForPeople: 0, ended: 3 })
 })
 
 it('a run that waits for people is no job; its answer makes one, with the line, in one transaction', async () => {
@@ -156,7 +137,7 @@ it('a run that waits for people is no job; its answer makes one, with the line, 
   })
   await expect.poll(() => fleet.status()).toEqual({ waiting: 0, atWork: 0, waitingForPeople: 1, ended: 0 })
   expect(await fleet.jobs.addLost()).toEqual([])
-  await using other = await openFleet('elsewhere', 0)
+  await using other = await openFleet('elsewhere', { slots: 0 })
   const seen = await headOf(other.runs, runId)
   const answer = () =>
     other.runs.writeFree(runId, seen, noteOf('answer'), (tx) =>
@@ -184,7 +165,7 @@ it('a run whose job was lost is queued again', async () => {
 it('a run that fails on its hosts is tried again later and later, and each says so', async () => {
   const warnings: string[] = []
   const warn = (text: string) => void warnings.push(text)
-  await using fleet = await Fleet.open(address, { name: 'host', version: '1', slots: 1, warn })
+  await using fleet = await openFleet('host', { warn })
   const runId = newRunId()
   await fleet.add(runId, start)
   await fleet.work(async () => {
@@ -198,9 +179,14 @@ it('a run that fails on its hosts is tried again later and later, and each says 
     )
     return row?.ms ?? 0
   }
-  await fleet.database.query(
-    `UPDATE caisson_queue.job SET retry_count = 1000, start_after = now() WHERE state = 'retry'`,
-  )
+  // The host warns before its job waits again.
+  const hurry = async () =>
+    (
+      await fleet.database.query(
+        `UPDATE caisson_queue.job SET retry_count = 1000, start_after = now() WHERE state = 'retry' RETURNING id`,
+      )
+    ).length
+  await expect.poll(hurry, { timeout: 20_000 }).toBe(1)
   await expect.poll(waitingMs, { timeout: 20_000 }).toBeGreaterThan(10_000)
   expect(await waitingMs()).toBeLessThan(16_000)
 })
@@ -219,15 +205,17 @@ it('what a job says besides its run changes nothing, and a job without a run sta
 })
 
 it('hosts that start at once share one queue, also with a role that may change no table', async () => {
-  const fleets = await Promise.all(['a', 'b', 'c'].map((name) => openFleet(name, 1)))
+  const fleets = await Promise.all(['a', 'b', 'c'].map((name) => openFleet(name, { slots: 1 })))
   for (const fleet of fleets) await fleet[Symbol.asyncDispose]()
-  const owner = await FleetDatabase.open(address)
+  const owner = await FleetDatabase.open(address())
   await owner.query('CREATE ROLE host LOGIN')
   for (const grant of grantsOf('host')) await owner.query(grant)
   await owner[Symbol.asyncDispose]()
-  const asHost = new URL(address.connection)
+  const asHost = new URL(address().connection)
   asHost.searchParams.set('user', 'host')
-  await using fleet = await openFleet('limited', 1, parseFleetAddress(asHost.href, 'the test'))
+  await using fleet = await Fleet.open(parseFleetAddress(asHost.href, 'the test'), {
+    ...{ name: 'limited', version: '1', slots: 1, warn: () => undefined },
+  })
   const runId = newRunId()
   await fleet.add(runId, start)
   const order: string[] = []

@@ -142,7 +142,7 @@ it('the server refuses a body that was changed on its way', async () => {
 })
 
 it('continues a download where its connection was cut or stalled, and begins an upload again', async () => {
-  const store = await openStore({ patience: { tries: 3, firstMs: 5, mostMs: 20, idleMs: 300 } })
+  const store = await openStore()
   const { blob, bytes, content } = newContent(12 * mib)
   way.add(/^PUT .*partNumber=2/, { kind: 'cut-request', bytes: 100_000 })
   way.add(/^PUT .*partNumber=3/, { kind: 'lost-answer' })

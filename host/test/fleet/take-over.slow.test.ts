@@ -26,8 +26,8 @@ afterAll(async () => {
 it('effects exactly once: a run of a killed host is continued by another one, and no step is done twice [R.01]', async () => {
   await using world = await World.open(await newDatabase(server))
   const runId = await world.addRun()
-  const first = await world.worker('first')
-  await world.sees(runId, (text) => text === '3 begins on first')
+  const first = await world.worker('first', 3)
+  await expect.poll(() => world.ledger(runId), { timeout: 30_000, interval: 20 }).toContain('3 first')
   const since = performance.now()
   first.kill('SIGKILL')
   await world.worker('second')
@@ -42,8 +42,8 @@ it('effects exactly once: a run of a killed host is continued by another one, an
 it('fence: a host that froze starts no effect once another one has its run', async () => {
   await using world = await World.open(await newDatabase(server))
   const runId = await world.addRun()
-  const frozen = await world.worker('frozen')
-  await world.sees(runId, (text) => text === '2 begins on frozen')
+  const frozen = await world.worker('frozen', 2)
+  await expect.poll(() => world.ledger(runId), { timeout: 30_000, interval: 20 }).toContain('2 frozen')
   frozen.kill('SIGSTOP')
   await world.worker('next')
   await world.ends(runId)
@@ -100,8 +100,9 @@ class World implements AsyncDisposable {
     await this.fleet[Symbol.asyncDispose]()
   }
 
-  async worker(name: string): Promise<ChildProcess> {
-    const given = [this.#address.connection, name, this.#ledgerFile, `${steps}`]
+  /** @param longStep one that takes five seconds */
+  async worker(name: string, longStep = 0): Promise<ChildProcess> {
+    const given = [this.#address.connection, name, this.#ledgerFile, `${steps}`, '300', `${longStep}`]
     const worker = fork(path.join(import.meta.dirname, 'worker-program.ts'), given, {
       execArgv: ['--conditions=caisson-source'],
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],

@@ -23,8 +23,7 @@ beforeAll(async () => {
   other = await Authority.create(folder, 'other')
   client = await authority.sign({ name: 'worker' })
   const trusted = await authority.sign({ name: 'database', altNames: 'DNS:localhost' })
-  port = await freePort()
-  server = await startServer(trusted, port)
+  ;[server, port] = await atFreePort((free) => startServer(trusted, free))
   await using owner = await FleetDatabase.open(parseFleetAddress(server.address, 'the test'))
   await owner.query("CREATE ROLE worker LOGIN SUPERUSER; CREATE ROLE plain LOGIN PASSWORD 'secret-word'")
   await owner.query('GRANT USAGE ON SCHEMA caisson TO plain; GRANT SELECT ON caisson.form TO plain')
@@ -115,8 +114,8 @@ it('says what to do about an authority that it does not know', async () => {
 it('says that the certificate of the database has expired', async () => {
   const validity = ['20200101000000Z', '20200102000000Z'] as const
   const expired = await authority.sign({ name: 'database', altNames: 'DNS:localhost', validity })
-  const at = await freePort()
-  await using late = await startServer(expired, at)
+  const [started, at] = await atFreePort((free) => startServer(expired, free))
+  await using late = started
   expect(late.address).toContain('owner')
   expect(await refusal(addressOf({ ...full, sslrootcert: authority.cert }, 'localhost', at))).toMatch(
     /^state_unavailable: .* is not trusted: certificate has expired; renew the certificate of the database/,
@@ -149,8 +148,10 @@ it('names a file that cannot be read, or is missing beside its other half', asyn
 
 it('says that the database takes no connection without TLS, and that one has none', async () => {
   expect(await refusal(addressOf({ user: 'plain', sslmode: 'disable' }))).toMatch(/use sslmode=verify-full/)
-  const at = await freePort()
-  await using plain = await PostgresServer.start({ settings: ['listen_addresses=127.0.0.1', `port=${at}`] })
+  const [started, at] = await atFreePort((free) =>
+    PostgresServer.start({ settings: ['listen_addresses=127.0.0.1', `port=${free}`] }),
+  )
+  await using plain = started
   expect(plain.address).toContain('owner')
   expect(await refusal(addressOf(full, 'localhost', at))).toMatch(
     /is not trusted: .*set ssl=on in the database/,
@@ -166,6 +167,20 @@ it('refuses modes that protect nothing and do not say so', () => {
 
 function filesOf({ cert, key }: Signed) {
   return { sslcert: cert, sslkey: key }
+}
+
+/** @param start is called again where another program takes the port before the server has it */
+async function atFreePort(
+  start: (port: number) => Promise<PostgresServer>,
+): Promise<[server: PostgresServer, port: number]> {
+  for (let tries = 1; ; tries += 1) {
+    const free = await freePort()
+    try {
+      return [await start(free), free]
+    } catch (error) {
+      if (tries === 5 || !/Address already in use/.test(String(error))) throw error
+    }
+  }
 }
 
 async function freePort(): Promise<number> {

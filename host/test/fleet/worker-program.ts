@@ -9,7 +9,8 @@ import { readRows } from '../../fleet/journal-rows.ts'
 import type { Hold } from '../../fleet/run-table.ts'
 import { noteOf, rowsBehind } from './fleet-place.ts'
 
-const [connection = '', name = '', ledger = '', steps = '5', stepMs = '300'] = process.argv.slice(2)
+const [connection = '', name = '', ledger = '', steps = '5', stepMs = '300', longStep = ''] =
+  process.argv.slice(2)
 const warn = (text: string) => void process.stderr.write(`${text}\n`)
 const fleet = await Fleet.open(parseFleetAddress(connection, 'the test'), {
   ...{ name, version: '1', slots: 2, warn },
@@ -39,7 +40,7 @@ async function drive(hold: Hold, signal: AbortSignal): Promise<'ended' | 'again'
       if (done.has(`${step}`)) continue
       await note(`${step} begins on ${name}`)
       appendFileSync(ledger, `${runId} ${step} ${name}\n`)
-      await sleep(Number(stepMs))
+      await sleep(step === Number(longStep) ? 5_000 : Number(stepMs))
       await note(`${step} ends`)
     }
     await note('end', true)

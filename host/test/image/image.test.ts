@@ -158,14 +158,14 @@ describe('a build that fails', () => {
 
   it('ends with all its programs when cancelled, and can be started again [V.07]', async () => {
     await using scratch = await makeScratch()
-    const script = 'echo "step sleeping"; sleep 60 & echo $! >"$4/sleeper"; wait'
+    const script = 'sleep 60 & echo $! >"$4/sleeper"; echo "step sleeping"; wait'
     const sources = await makeSources(scratch.folder, script)
     const stop = new AbortController()
     const build = ensureImage({
       cacheDir: scratch.cacheDir,
       sources,
       signal: stop.signal,
-      onProgress: () => setTimeout(() => stop.abort(), 50),
+      onProgress: () => stop.abort(),
     })
     await expect(build).rejects.toMatchObject({ code: 'cancelled' })
     const pid = Number(await readFile(path.join(scratch.cacheDir, 'sleeper'), 'utf8'))

@@ -182,6 +182,7 @@ describe('sub-agents in VMs of their own', () => {
 
   it('get messages, and end alone: cancelled by a person, or with their VM [A.07 A.08 S1.02]', async () => {
     const told: string[] = []
+    const steered = Promise.withResolvers<void>()
     const waits = (name: string) =>
       bash(
         `echo ${name} > ${name}.txt; echo ready; while [ ! -e go.txt ] && [ $((n += 1)) -lt 200 ]; do sleep 0.1; done`,
@@ -196,7 +197,11 @@ describe('sub-agents in VMs of their own', () => {
           },
         ],
         HEARS: [
-          bash('echo hears > hears.txt; echo ready; n=0; while [ $((n += 1)) -lt 80 ]; do sleep 0.1; done'),
+          bash('echo hears > hears.txt; echo ready'),
+          async () => {
+            await steered.promise
+            return bash('true')
+          },
           (asked) =>
             say(JSON.stringify(asked.messages).includes('Use the formal form') ? 'heard' : 'not heard'),
         ],
@@ -209,6 +214,7 @@ describe('sub-agents in VMs of their own', () => {
     const finished = finish(run)
     await untilReady(run, 3)
     await run.steer('Use the formal form.', { to: 'hears' })
+    steered.resolve()
     await run.cancelAgent('stops', { reason: 'not needed' })
     killVmWith(path.join(bench.host.folders.runs, run.id, 'agents/root.dies/'))
     const { state } = await finished

@@ -47,6 +47,20 @@ it('an interrupted run has its decisions, those before the checkpoint under thei
   ])
 })
 
+it('what a process said of its end is why its run is continued, else that another host took the run over', () => {
+  const take = { type: 'run-take', epoch: 2, host: 'b', message: 'the run waited for a host' } as const
+  const interrupt = { type: 'run-interrupt', reason: 'cancelled', message: 'SIGTERM\nmore' } as const
+  const resume = { type: 'run-resume', epoch: 2, checkpointId: null, message: 'of before' } as const
+  const whyAfter = (...events: HostEvent[]) => {
+    const past = new Past(null)
+    for (const event of events) past.next({ event })
+    return past.interruption
+  }
+  expect(whyAfter(interrupt, take)).toBe('SIGTERM')
+  expect(whyAfter(take)).toBe('b took the run over')
+  expect(whyAfter(interrupt, resume)).toBeUndefined()
+})
+
 it('messages and cancellations before the checkpoint that had no effect by then reach the next agent [R.01 A.08]', () => {
   const past = new Past('cp-1')
   const says = (messageId: string, agentPath?: string): HostEvent => ({

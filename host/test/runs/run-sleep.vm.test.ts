@@ -138,9 +138,13 @@ it('in a VM of a pool sleeps too, from checkpoints of its own, and leaves nothin
 
 it('of two open questions the first answer wakes the run, and the other one waits on under its id [R.12]', async () => {
   const step = (id: string) => ({ id, title: id, instructions: `do ${id}`, needs: [], writes: [`${id}.txt`] })
-  await using model = await startModelServer(({ messages, text }) => {
+  const begun = new Set<string>()
+  const both = Promise.withResolvers<void>()
+  await using model = await startModelServer(async ({ messages, text }) => {
     const id = text.includes('do left') ? 'left' : 'right'
     if (messages.some(({ role }) => role === 'tool')) return reply({ text: `${id} is done` })
+    if (begun.add(id).size === 2) both.resolve()
+    await both.promise
     const question = JSON.stringify({ kind: 'text', question: `Which ${id}?` })
     return reply({ calls: [{ id: `call-${id}`, name: 'ask_user', arguments: question }] })
   })

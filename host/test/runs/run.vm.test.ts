@@ -169,7 +169,7 @@ describe('a run in a real VM', () => {
 
   it('works beside another run on the same folder, which is locked only while it is copied [R.06]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
-    const first = await bench.start('Run the command `sleep 60`')
+    const first = await bench.start('Run the command `sleep 300`')
     for await (const item of first.watch()) {
       if (item.source === 'host' && item.event.type === 'workspace-ready') break
     }

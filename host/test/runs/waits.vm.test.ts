@@ -69,7 +69,7 @@ describe('a watcher of a run', () => {
     const shell = await vm.openShell({ argv: ['touch', '/tmp/go'], terminal: null })
     shell.stdin.end()
     await Promise.all([textOf(shell.stdout), textOf(shell.stderr), shell.ended])
-    await watched
+    await Promise.all([watched, run.ended])
     expect(watcher.state.end).toMatchObject({ outcome: 'completed' })
     expect(watcher.preparing).toEqual(expect.arrayContaining(['workspace', 'vm']))
     expect(model.asked).toHaveLength(3)

@@ -13,7 +13,7 @@ beforeAll(async () => void (await getTestImage()))
 
 async function useCommands(box: Sandbox): Promise<void> {
   const seen: [string, number][] = []
-  const streamed = await box.exec('echo one; sleep 3; echo two >&2; id -un; pwd', {
+  const streamed = await box.exec('echo one; sleep 6; echo two >&2; id -un; pwd', {
     onStdout: (text) => void seen.push([text, performance.now()]),
   })
   expect(streamed).toMatchObject({
@@ -39,7 +39,7 @@ async function useCommands(box: Sandbox): Promise<void> {
 
 /** Also what such a command started is ended. */
 async function endCommands(box: Sandbox): Promise<void> {
-  const late = await box.exec('echo begun; sleep 1234 & sleep 1234', { timeoutMs: 2_000 })
+  const late = await box.exec('echo begun; sleep 1234 & sleep 1234', { timeoutMs: 8_000 })
   expect(late).toMatchObject({ exitCode: null, timedOut: true, stdout: 'begun\n' })
   const ending = new AbortController()
   const cancelled = box.exec('echo begun; sleep 1234', {

@@ -63,7 +63,7 @@ export async function runAtWork(): Promise<RunAtWork> {
         return record.feed.watch()
       },
       answer: async (approvalId, answer, { by = '', via = 'library' } = {}) =>
-        queue.answer(approvalId, answer, { name: by, via }),
+        await queue.answerDurably(approvalId, answer, { name: by, via }, ended.promise),
       revokeAnswer: async (approvalId, { by = '' } = {}) =>
         requireRevoked(runId, approvalId, await queue.revoke(approvalId, by)),
       hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),

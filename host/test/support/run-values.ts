@@ -49,9 +49,9 @@ export function wait(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
-/** Waits until `condition` holds; rejects with `what` after ten seconds. */
+/** Waits until `condition` holds; rejects with `what` after half a minute. */
 export async function until(condition: () => boolean, what: string): Promise<void> {
-  const deadline = performance.now() + 10_000
+  const deadline = performance.now() + 30_000
   while (!condition()) {
     if (performance.now() > deadline) throw new Error(`never happened: ${what}`)
     await wait(2)

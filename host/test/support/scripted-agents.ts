@@ -3,7 +3,7 @@ import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { type TestBench, testBench } from './runs.ts'
 
-type Turn = ServerReply | ((asked: Asked) => ServerReply)
+type Turn = ServerReply | ((asked: Asked) => ServerReply | Promise<ServerReply>)
 export const call = (name: string, input: unknown): { name: string; arguments: unknown } => ({
   name,
   arguments: input,

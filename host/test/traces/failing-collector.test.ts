@@ -103,7 +103,11 @@ describe('the export to a collector that fails', () => {
 
   it('names a host that cannot be resolved, and not the query of its address [R.04]', async () => {
     const url = 'http://collector.invalid/otlp?key=sk-secret'
-    const notes = await exportRun('http://127.0.0.1:1', { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url })
+    const notes = await exportRun(
+      'http://127.0.0.1:1',
+      { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url },
+      { endMs: 30_000 },
+    )
     expect(notes.join()).toMatch(
       /http:\/\/collector\.invalid\/otlp cannot be reached \((?:ENOTFOUND|EAI_AGAIN)\)\..* OTEL_EXPORTER_OTLP_TRACES_ENDPOINT/,
     )

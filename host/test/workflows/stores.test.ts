@@ -309,7 +309,7 @@ describe('a store of the application', () => {
         code: 'state_unavailable',
         message: expect.stringContaining('no answer within'),
       })
-      await vi.waitUntil(() => vi.getTimerCount() > 0)
+      await vi.waitUntil(() => vi.getTimerCount() > 0, { timeout: 10_000 })
       await vi.advanceTimersByTimeAsync(storeTimeoutMs)
       await settled
       vi.useRealTimers()

@@ -49,7 +49,7 @@ export function diffItem(review: Review, item: ReviewItem, bounds: DiffBounds = 
   if (typeof before !== 'string') return before
   const after = newText(review, item, maxBytes)
   if (typeof after !== 'string') return after
-  return compare(item.path, before, after, bounds)
+  return compare(namesOf(item), before, after, bounds)
 }
 
 /** Maximum paths of an outline; their text is bounded like a document. */
@@ -100,8 +100,14 @@ function outlineItem(review: Review, item: ReviewItem, isCounted: boolean): Chan
   }
 }
 
-function compare(path: string, before: string, after: string, bounds: DiffBounds): Diff {
-  const patch = structuredPatch(`a/${path}`, `b/${path}`, before, after, undefined, undefined, {
+/** As `git diff` writes them: without `/dev/null`, whoever applies the patch keeps an empty file in place of a deleted one. */
+function namesOf({ path, change, state }: ReviewItem): { readonly old: string; readonly new: string } {
+  const isNew = change === 'added' && state.kind === 'clear'
+  return { old: isNew ? '/dev/null' : `a/${path}`, new: change === 'deleted' ? '/dev/null' : `b/${path}` }
+}
+
+function compare(names: ReturnType<typeof namesOf>, before: string, after: string, bounds: DiffBounds): Diff {
+  const patch = structuredPatch(names.old, names.new, before, after, undefined, undefined, {
     context: bounds.context ?? 3,
     maxEditLength: bounds.maxEdits ?? 5_000,
     timeout: 2_000,

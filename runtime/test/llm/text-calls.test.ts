@@ -280,9 +280,9 @@ describe('hostile text', () => {
   it('takes a megabyte of it in time that grows with its length alone [G.07]', () => {
     const history: ChatMessage[] = [{ role: 'tool', callId: 'c', content: marks.join('x').repeat(1_000) }]
     const time = (size: number): number => {
-      const startedAt = performance.now()
+      const started = process.threadCpuUsage()
       for (const mark of marks) readText(mark.repeat(Math.floor(size / mark.length)), tools, history)
-      return performance.now() - startedAt
+      return process.threadCpuUsage(started).user / 1_000
     }
     time(5_000)
     const small = Math.max(time(100_000), 2)

@@ -130,7 +130,7 @@ describe('a server that goes wrong', () => {
   })
 
   it('by answering under other ids is reported, when its time is over [S2.12]', async () => {
-    await using server = small(['wrong'], { timeoutMs: 300 })
+    await using server = small(['wrong'], { timeoutMs: 2_000 })
     const { content } = await server.callTool('pid', {}, soon())
     expect(content).toContain('timed out')
     expect(content).toContain('it said what was not expected')

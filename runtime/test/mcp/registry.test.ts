@@ -102,7 +102,7 @@ describe('a server over standard input and output', () => {
   })
 
   it('that never answers is given up at its deadline or when the call is cancelled [S2.12]', async () => {
-    await using registry = new McpRegistry({ servers: { s: { ...small(), timeoutMs: 200 } } })
+    await using registry = new McpRegistry({ servers: { s: { ...small(), timeoutMs: 2_000 } } })
     expect(await registry.callTool('s', 'slow', {}, soon())).toMatchObject({ ok: false })
     const controller = new AbortController()
     const pending = registry.callTool('s', 'slow', {}, controller.signal)

@@ -33,11 +33,11 @@ describe('caisson approvals', () => {
   })
 
   it('answers the question with the digest that it listed, and no other under its ID [S1.11]', async () => {
-    const { queue, ask, caisson } = await runAtWork()
+    const { queue, ask, caisson, record } = await runAtWork()
     const listed = async () => JSON.parse((await caisson('approvals', 'list', '--json')).stdout)
     const withdrawing = new AbortController()
     const first = ask(choice, 'ask-1', withdrawing.signal)
-    await expect.poll(() => queue.pending).toEqual(['ask-1'])
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toEqual(['ask-1'])
     const { digest } = await listed()
     withdrawing.abort()
     await first
@@ -52,7 +52,7 @@ describe('caisson approvals', () => {
   })
 
   it('shows what an MCP server says now and said before, with nothing that a terminal obeys [A.09 V.08]', async () => {
-    const { queue, caisson } = await runAtWork()
+    const { queue, caisson, record } = await runAtWork()
     void queue.ask({
       ...someCall,
       approvalId: 'mcp-1',
@@ -60,7 +60,7 @@ describe('caisson approvals', () => {
       arguments: '{"server":"notes","tools":["add"]}',
       preview: 'Changed: add\n  before: Adds\n  now: Adds \u001b[2J and sends',
     })
-    await expect.poll(() => queue.pending).toEqual(['mcp-1'])
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toEqual(['mcp-1'])
     const { stdout } = await caisson('approvals', 'list')
     expect(stdout).toContain('asks to call use_mcp_server server: notes · tools: ["add"]\n')
     expect(stdout).toContain('\n  ┆   before: Adds\n  ┆   now: Adds \\e[2J and sends\n')
@@ -69,7 +69,7 @@ describe('caisson approvals', () => {
   })
 
   it('says which arguments the model did not give [S1.11]', async () => {
-    const { queue, caisson } = await runAtWork()
+    const { queue, caisson, record } = await runAtWork()
     const given = { path: 'a', limit: 5, 'x (by default)': 1 }
     void queue.ask({
       ...someCall,
@@ -78,7 +78,7 @@ describe('caisson approvals', () => {
       arguments: JSON.stringify(given),
       defaults: ['limit'],
     })
-    await expect.poll(() => queue.pending).toEqual(['ap-1'])
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toEqual(['ap-1'])
     expect((await caisson('approvals', 'list')).stdout).toContain(
       'delete_file path: a · "x (by default)": 1 · limit (by default): 5\n',
     )
@@ -103,9 +103,9 @@ describe('caisson approvals', () => {
   })
 
   it('refuses an answer of another form, and one to what does not wait; the question stays [S2.16]', async () => {
-    const { ask, caisson, queue } = await runAtWork()
+    const { ask, caisson, queue, record } = await runAtWork()
     const decision = ask(choice, 'ask-1')
-    await expect.poll(() => queue.pending).toEqual(['ask-1'])
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toEqual(['ask-1'])
     for (const [words, expected] of [
       [['xml'], 'expected one of "csv", "json"'],
       [['csv', 'json'], 'expected one of'],
@@ -130,9 +130,9 @@ describe('caisson approvals', () => {
   })
 
   it('declines a question, and allows and denies calls [S2.16 S1.11]', async () => {
-    const { ask, caisson, queue } = await runAtWork()
+    const { ask, caisson, queue, record } = await runAtWork()
     const question = ask(choice, 'ask-1')
-    await expect.poll(() => queue.pending).toEqual(['ask-1'])
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toEqual(['ask-1'])
     expect((await caisson('approvals', 'deny', runId, 'ask-1', '--hint', 'look it up')).code).toBe(0)
     expect(await question).toEqual({ decision: 'deny', hint: 'look it up' })
     const deleted = queue.ask({ ...someCall, approvalId: 'ap-2', tool: 'delete_file', arguments: '{}' })
@@ -145,7 +145,7 @@ describe('caisson approvals', () => {
   })
 
   it('lists the answers for a run and revokes one, so that the next call asks again [S1.11]', async () => {
-    const { caisson, queue } = await runAtWork()
+    const { caisson, queue, record } = await runAtWork()
     const none = await caisson('approvals', 'remembered', runId)
     expect(none).toEqual({ code: 0, stdout: `no answer for ${runId} applies to later calls\n`, stderr: '' })
     const call = { ...someCall, approvalId: 'ap-1', tool: 'delete_file', arguments: '{"path":"a"}' }
@@ -183,7 +183,7 @@ describe('caisson approvals', () => {
       stdout: `${runId}: the answer to ap-1 is revoked\n`,
     })
     const again = queue.ask({ ...call, approvalId: 'ap-3' })
-    await expect.poll(() => queue.pending).toEqual(['ap-3'])
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toEqual(['ap-3'])
     queue.close()
     await again
     const shown = (await caisson('runs', 'show', runId)).stdout
@@ -194,7 +194,7 @@ describe('caisson approvals', () => {
   it('says after an answer that another process continues the run, where one was first [R.01 S2.16]', async () => {
     const { caisson, die, queue, record } = await runAtWork()
     void queue.ask({ ...someCall, approvalId: 'ap-1', tool: 'delete_file', arguments: '{}' })
-    await expect.poll(() => queue.pending).toEqual(['ap-1'])
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toEqual(['ap-1'])
     await die()
     await storeRun(record.paths, { prompt: 'do it' }, someTask)
     const answered = caisson('approvals', 'allow', runId, 'ap-1')

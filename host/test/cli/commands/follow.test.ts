@@ -57,7 +57,7 @@ it('revokes an answer for the run by a JSON line, and says when there is none [S
   stdin.write('{"revoke":"ap-1"}\n{"revoke":"ap-9"}\n')
   await expect.poll(() => problems).toContain('not done: no answer of')
   expect(problems).toContain('"ap-9"')
-  expect(record.state.runAnswers).toEqual({})
+  await expect.poll(() => record.state.runAnswers).toEqual({})
   const ending = { outcome: 'completed', reason: 'completed', message: '', summary: '' } as const
   await end({ type: 'run-end', ...ending, usage: noUsage, durationMs: 1 })
   await followed

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import { noUsage } from '#specs/protocol/task.ts'
+import { noUsage, RunLimits } from '#specs/protocol/task.ts'
 import { colorsFor } from '../../../cli/render/colors.ts'
 import { eventLines as linesOfLine } from '../../../cli/render/event-lines.ts'
 
@@ -371,4 +371,17 @@ describe('the end of a run', () => {
     expect(told('cancelled', 'cancelled by Ctrl-C')).toBe('  │ cancelled by Ctrl-C')
     expect(told('limit_time', 'the run reached its end')).toBe('  │ limit_time: the run reached its end')
   })
+})
+
+it('a run of a fleet that no host has begun is shown without a model', () => {
+  const start = {
+    type: 'run-start',
+    prompt: 'Count',
+    directory: '/srv',
+    limits: RunLimits.parse({}),
+  } as const
+  const shown = (model: string, provider: string) =>
+    eventLines({ ...start, model, provider }, initialRunState)
+  expect(shown('', 'none')).toEqual(['Run in /srv'])
+  expect(shown('qwen3', 'local')).toEqual(['Run in /srv · model qwen3 (local)'])
 })

@@ -1,14 +1,19 @@
+import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   chmodSync,
+  readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
+import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { ChangedPath } from '#specs/protocol/change.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { diffItem, outlineChanges } from '../../../workspace/review/diff.ts'
 import type { ReviewItem } from '../../../workspace/review/review.ts'
 import { Bench, changesBetween, itemsOf, treeOf, unwrap } from '../support.ts'
@@ -115,6 +120,21 @@ describe('a review', () => {
     expect(diffs.get('bin')).toEqual({ kind: 'none', why: 'binary (2 bytes)' })
     expect(diffs.get('big')).toEqual({ kind: 'none', why: 'too large to show (600000 bytes)' })
     expect(diffs.get('caf\udce9')).toEqual({ kind: 'none', why: 'not UTF-8 text (1 byte)' })
+  })
+
+  it('gives diffs that git applies: a deleted file is gone, and an added one is there [W.01]', async () => {
+    const before = treeOf({ 'a.txt': 'one\n', 'gone.txt': 'old\n' })
+    using bench = new Bench(before)
+    using review = await bench.review(before, treeOf({ 'a.txt': '1\n', 'new dir/b.txt': 'new\n' }))
+    const diffs = review.items.map((item) => diffItem(review, item))
+    const patch = diffs.map((diff) => (diff.kind === 'text' ? diff.text : '')).join('')
+    const folder = await temporaryFolder('patched')
+    writeFileSync(path.join(folder, 'a.txt'), 'one\n')
+    writeFileSync(path.join(folder, 'gone.txt'), 'old\n')
+    execFileSync('git', ['apply', '-'], { cwd: folder, input: patch })
+    expect(readdirSync(folder)).toEqual(['a.txt', 'new dir'])
+    expect(readFileSync(path.join(folder, 'a.txt'), 'utf8')).toBe('1\n')
+    expect(readFileSync(path.join(folder, 'new dir/b.txt'), 'utf8')).toBe('new\n')
   })
 })
 
