@@ -68,6 +68,8 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     // What comes about soon on a quiet machine; the default of a second is an absolute time on a loaded one.
     expect: { poll: { timeout: 10_000 } },
+    // A failure names both values: a report has no diff.
+    chaiConfig: { truncateThreshold: 2_000 },
     projects: [
       {
         extends: true,

@@ -102,6 +102,8 @@ const volatileFields: ReadonlySet<string> = new Set([
 const volatileOf: Readonly<Record<string, readonly string[]>> = {
   // Of the model, which a replay does not ask.
   'run-start': ['notes'],
+  // What an edit did to its file, left out where it took too long to compute.
+  'tool-end': ['diffs'],
   // The paths are compared one by one.
   'changes-ready': ['sha256'],
   // Who decided is the recording; rules of today may word a question in another way.

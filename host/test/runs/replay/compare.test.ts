@@ -41,6 +41,13 @@ const toolEnd = (stepId: string, callId: string, output: string, durationMs = 5)
   'root',
   { type: 'tool-end', stepId, callId, tool: 'run_bash', output, durationMs },
 ]
+const edited = (diffs: { path: string; added: number; removed: number }[]): Given => [
+  'root',
+  {
+    ...{ type: 'tool-end', stepId: 'one', callId: 'Cc1', tool: 'edit_file', output: 'edited', durationMs: 5 },
+    ...(diffs.length === 0 ? {} : { diffs }),
+  },
+]
 const end = (reason: 'completed' | 'cancelled' = 'completed'): Given => ({
   type: 'run-end',
   outcome: reason,
@@ -49,6 +56,12 @@ const end = (reason: 'completed' | 'cancelled' = 'completed'): Given => ({
   summary: 'done',
   usage: noUsage,
   durationMs: 9,
+})
+
+it('a diff that the agent had no time to compute is no difference [R.03]', () => {
+  const expected = run([turn('one', 'Cc1'), edited([{ path: 'a.txt', added: 1, removed: 1 }]), end()])
+  const seen = replay([turn('one', 'Cc1'), edited([]), end()])
+  expect(compareJournals(expected, seen).difference).toBeNull()
 })
 
 it('times, durations, drawn ids and the order of steps side by side are no difference [R.03]', () => {
