@@ -113,7 +113,7 @@ export default defineConfig({
             '{specs,runtime,agent,host,client,goals,page,vscode,vm-image,scripts,test}/**/*.slow.test.ts',
             ...perTierFiles,
           ],
-          env: { CAISSON_TEST_TIER: 'slow' },
+          env: { CAISSON_TEST_TIER: process.env.CAISSON_TEST_TIER ?? 'slow' },
           testTimeout: 600_000,
           hookTimeout: 600_000,
           expect: { poll: { timeout: 30_000 } },

@@ -47,6 +47,9 @@ const STAGE_LIMIT_S = 45 * 60
 /** Continuous integration gives 90 minutes in all. */
 const ALL_LIMIT_S = 88 * 60
 
+/** A machine that needs longer for what comes before the slow tier has no time for all of its random cases. */
+const SLOW_MACHINE_S = 45 * 60
+
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 const started = Date.now()
@@ -59,12 +62,31 @@ const total: Count = { passed: 0, failed: 0, skipped: 0 }
 const failures: string[] = []
 const failedTests: string[] = []
 
+interface RunOptions {
+  /** Beside the variables of this process. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Others run at the same time: what it prints follows as a whole when it has ended. */
+  readonly isBesideOthers?: boolean
+}
+
 /** Runs `command` in a process group of its own, which is killed as a whole beyond its time or with this process. */
-async function run(title: string, command: string, args: string[]): Promise<boolean> {
-  const elapsedS = Math.round((Date.now() - started) / 1000)
-  console.log(`\n== ${title} (${elapsedS} s)`)
-  const limitS = Math.max(1, Math.min(STAGE_LIMIT_S, ALL_LIMIT_S - elapsedS))
-  const child = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit'], detached: true })
+async function run(
+  title: string,
+  command: string,
+  args: readonly string[],
+  { env = {}, isBesideOthers = false }: RunOptions = {},
+): Promise<boolean> {
+  const startedS = elapsedS()
+  const limitS = Math.max(1, Math.min(STAGE_LIMIT_S, ALL_LIMIT_S - startedS))
+  if (!isBesideOthers) console.log(`\n== ${title} (${startedS} s)`)
+  const child = spawn(command, args, {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', ...(isBesideOthers ? (['pipe', 'pipe'] as const) : (['inherit', 'inherit'] as const))],
+    detached: true,
+  })
+  const printed: Buffer[] = []
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on('data', (bytes: Buffer) => void printed.push(bytes))
   const end = () => {
     const { pid, exitCode, signalCode } = child
     if (pid !== undefined && exitCode === null && signalCode === null) process.kill(-pid, 'SIGKILL')
@@ -74,51 +96,68 @@ async function run(title: string, command: string, args: string[]): Promise<bool
     process.exit(130)
   }
   for (const signal of SIGNALS) process.once(signal, interrupt)
+  let isLate = false
   const timer = setTimeout(() => {
-    console.log(`\n${title}: did not end within ${limitS} s and was stopped`)
+    isLate = true
     end()
   }, limitS * 1_000)
+  let problem = ''
+  let code: unknown
   try {
-    const [code] = await once(child, 'exit')
-    return code === 0
+    ;[code] = await once(child, isBesideOthers ? 'close' : 'exit')
   } catch (error) {
-    console.log(`${title}: cannot start ${command}: ${error instanceof Error ? error.message : error}`)
-    return false
+    problem = `cannot start ${command}: ${error instanceof Error ? error.message : error}`
   } finally {
     clearTimeout(timer)
     for (const signal of SIGNALS) process.off(signal, interrupt)
   }
+  if (isBesideOthers) {
+    console.log(`\n== ${title} (${startedS} to ${elapsedS()} s)`)
+    process.stdout.write(Buffer.concat(printed))
+  }
+  if (isLate) problem = `did not end within ${limitS} s and was stopped`
+  if (problem !== '') console.log(`\n${title}: ${problem}`)
+  return code === 0
 }
 
-async function check(title: string, command: string, args: string[]): Promise<void> {
-  const passed = await run(title, command, args)
+function elapsedS(): number {
+  return Math.round((Date.now() - started) / 1000)
+}
+
+async function check(title: string, command: string, args: string[], options?: RunOptions): Promise<void> {
+  const passed = await run(title, command, args, options)
   total[passed ? 'passed' : 'failed'] += 1
   if (!passed) failures.push(title)
 }
 
+/** On one processor each: the report of the public types takes as long as the others together. */
 async function checkSources(): Promise<void> {
-  await check('types', 'node_modules/.bin/tsc', ['--noEmit'])
-  await check('types of the page', 'node_modules/.bin/tsc', ['--noEmit', '-p', 'page'])
-  await check('types of the extension', 'node_modules/.bin/tsc', ['--noEmit', '-p', 'vscode'])
-  await check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'])
-  await check('public types', process.execPath, [...node, 'scripts/api-report.ts', '--check'])
-  await check('words', process.execPath, [...node, 'scripts/check-words.ts'])
-  await check('dependencies', process.execPath, [...node, 'scripts/check-dependencies.ts'])
+  const beside = { isBesideOthers: true }
+  const checkOthers = async () => {
+    await check('types', 'node_modules/.bin/tsc', ['--noEmit'], beside)
+    await check('types of the page', 'node_modules/.bin/tsc', ['--noEmit', '-p', 'page'], beside)
+    await check('types of the extension', 'node_modules/.bin/tsc', ['--noEmit', '-p', 'vscode'], beside)
+    await check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'], beside)
+    await check('words', process.execPath, [...node, 'scripts/check-words.ts'], beside)
+    await check('dependencies', process.execPath, [...node, 'scripts/check-dependencies.ts'], beside)
+  }
+  await Promise.all([
+    check('public types', process.execPath, [...node, 'scripts/api-report.ts', '--check'], beside),
+    checkOthers(),
+  ])
 }
 
 /** The fast tier of the last commit, as a user without rights on a machine that has only git and npm. */
 async function testOnFreshMachine(): Promise<void> {
   const file = path.join(scratch, 'fresh-machine')
-  process.env.CAISSON_TEST_RESULT = file
-  process.env.CAISSON_TEST_ONCE = '1'
-  await check('fresh machine', 'scripts/fresh-machine', ['user'])
+  const env = { CAISSON_TEST_RESULT: file, CAISSON_TEST_ONCE: '1' }
+  await check('fresh machine', 'scripts/fresh-machine', ['user'], { env, isBesideOthers: true })
   const result = readText(file)
   const [, passed = 0, failed = 0] = /^(\d+) passed, (\d+) failed$/m.exec(result) ?? []
   total.passed += Number(passed)
   total.failed += Number(failed)
   const [tests = ''] = result.split(/^failed: /m)
   if (tests.startsWith('FAILED ')) failedTests.push(tests.slice('FAILED '.length).trim())
-  delete process.env.CAISSON_TEST_ONCE
 }
 
 function readText(file: string): string {
@@ -139,25 +178,26 @@ function testsOfRoot(): string[] {
   }).filter((file) => readFileSync(file, 'utf8').includes('getuid'))
 }
 
-/**
- * One vitest project, or its files whose path has one of `parts`, without those that end in one of `left`; a project
- * that ran no test, or died before reporting, counts as one failure.
- */
-async function test(
-  project: string,
-  parts: readonly string[] = [],
-  left: readonly string[] = [],
-): Promise<void> {
+interface TestOptions extends RunOptions {
+  /** Only files whose path has one of these; empty: all of them. */
+  readonly parts?: readonly string[]
+  /** Without files that end in one of these. */
+  readonly left?: readonly string[]
+}
+
+/** One vitest project; one that ran no test, or died before reporting, counts as one failure. */
+async function test(project: string, { parts = [], left = [], ...options }: TestOptions = {}): Promise<void> {
   const report = path.join(scratch, `${project}.json`)
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
-  const passed = await run(`tests: ${project}`, 'node_modules/.bin/vitest', [
+  const args = [
     'run',
     '--project',
     project,
     ...reporters,
     ...left.map((end) => `--exclude=**${end}`),
     ...parts,
-  ])
+  ]
+  const passed = await run(`tests: ${project}`, 'node_modules/.bin/vitest', args, options)
   const counted = readReport(report)
   total.passed += counted.passed
   total.skipped += counted.skipped
@@ -203,30 +243,36 @@ function printHeaviest({ testResults = [] }: Report): void {
   console.log(`heaviest: ${shown.join(', ')}`)
 }
 
-const isRoot = process.getuid?.() === 0
-const hasFreshMachine = tier === 'all' && process.env.CI === 'true' && isRoot
-if (!hasFreshMachine) await checkSources()
-if (tier === 'all')
-  await check('shell scripts', 'shellcheck', [
-    '-x',
-    'scripts/run',
-    'scripts/test',
-    'scripts/docs',
-    'scripts/fresh-machine',
-    '.ci/run',
-    'vm-image/build.sh',
-    'vm-image/disk.sh',
-  ])
-if (tier === 'all') await check('documentation site', 'scripts/docs', ['build'])
-if (hasFreshMachine) {
-  await testOnFreshMachine()
-  await test('fast', testsOfRoot())
-  await test('vm', [], firstVmTests)
-} else {
-  await test('fast')
-  await test('vm', tier === 'all' ? [] : firstVmTests)
+async function checkScriptsAndSite(options: RunOptions): Promise<void> {
+  const scripts = ['run', 'test', 'docs', 'fresh-machine'].map((name) => `scripts/${name}`)
+  const files = [...scripts, '.ci/run', 'vm-image/build.sh', 'vm-image/disk.sh']
+  await check('shell scripts', 'shellcheck', ['-x', ...files], options)
+  await check('documentation site', 'scripts/docs', ['build'], options)
 }
-if (tier === 'all') await test('slow')
+
+async function testSlowTier(): Promise<void> {
+  const isSlow = elapsedS() > SLOW_MACHINE_S
+  if (isSlow) console.log('\nThis machine is slow: its slow tier has as many random cases as the fast tier')
+  await test('slow', isSlow ? { env: { CAISSON_TEST_TIER: 'fast' } } : {})
+}
+
+const isRoot = process.getuid?.() === 0
+if (tier === 'all' && process.env.CI === 'true' && isRoot) {
+  // A fresh machine uses one processor until its tests begin, and the others have ended by then.
+  const beside = { isBesideOthers: true }
+  const checkHere = async () => {
+    await checkScriptsAndSite(beside)
+    await test('fast', { parts: testsOfRoot(), ...beside })
+  }
+  await Promise.all([testOnFreshMachine(), checkHere()])
+  await test('vm', { left: firstVmTests })
+} else {
+  await checkSources()
+  if (tier === 'all') await checkScriptsAndSite({})
+  await test('fast')
+  await test('vm', { parts: tier === 'all' ? [] : firstVmTests })
+}
+if (tier === 'all') await testSlowTier()
 
 rmSync(scratch, { recursive: true, force: true })
 const failedAny = total.failed > 0
