@@ -250,29 +250,35 @@ async function checkScriptsAndSite(options: RunOptions): Promise<void> {
   await check('documentation site', 'scripts/docs', ['build'], options)
 }
 
-async function testSlowTier(): Promise<void> {
+async function testSlowTier(left: readonly string[]): Promise<void> {
   const isSlow = elapsedS() > SLOW_MACHINE_S
   if (isSlow) console.log('\nThis machine is slow: its slow tier has as many random cases as the fast tier')
-  await test('slow', isSlow ? { env: { CAISSON_TEST_TIER: 'fast' } } : {})
+  await test('slow', { left, ...(isSlow ? { env: { CAISSON_TEST_TIER: 'fast' } } : {}) })
 }
+
+/** Of the slow tier: keeps one processor busy. */
+const imageBuilds = ['/image/build.slow.test.ts']
 
 const isRoot = process.getuid?.() === 0
 if (tier === 'all' && process.env.CI === 'true' && isRoot) {
-  // A fresh machine uses one processor until its tests begin, and the others have ended by then.
+  // A fresh machine uses one processor until its tests begin, and most of the others have ended by then.
   const beside = { isBesideOthers: true }
   const checkHere = async () => {
+    await check('image', process.execPath, [...node, 'host/cli/bin.ts', 'image', 'build'], beside)
     await checkScriptsAndSite(beside)
     await test('fast', { parts: testsOfRoot(), ...beside })
+    await test('slow', { parts: imageBuilds, ...beside })
   }
   await Promise.all([testOnFreshMachine(), checkHere()])
   await test('vm', { left: firstVmTests })
+  await testSlowTier(imageBuilds)
 } else {
   await checkSources()
   if (tier === 'all') await checkScriptsAndSite({})
   await test('fast')
   await test('vm', { parts: tier === 'all' ? [] : firstVmTests })
+  if (tier === 'all') await testSlowTier([])
 }
-if (tier === 'all') await testSlowTier()
 
 rmSync(scratch, { recursive: true, force: true })
 const failedAny = total.failed > 0
