@@ -33,13 +33,19 @@ class SharedProcess extends ForksPoolWorker {
 /** Those that take minutes, the longest first: one that begins as the last keeps the others waiting. */
 const longest = [
   ...['test/vm/faults.slow', 'scripts/bench/bench.slow', 'test/recovery/recovery', 'scripts/soak/soak.slow'],
+  ...['test/vscode/vscode.slow', 'test/vm/reseed.slow', 'scripts/mutation/mutation.slow'],
+  ...['host/test/image/build.slow', 'host/test/runs/recovery.slow', 'test/repository/package.slow'],
+  ...['test/mcp-sign-in/conformance.slow', 'test/repository/coding-agent-example.slow'],
+  ...['host/test/runs/hostile-model.slow', 'host/test/cli/killed.slow', 'test/vm/change-set.slow'],
   ...[
-    'test/vscode/vscode.slow',
-    'test/vm/reseed.slow',
-    'scripts/mutation/mutation.slow',
-    'host/test/cli/stopped.slow',
+    'test/repository/sandbox-tools-example.slow',
+    'test/link/http-soak',
+    'host/test/vm/template-faults.slow',
   ],
-  ...['host/test/runs/recovery.slow', 'host/test/image/build.slow', 'test/recovery/sleeping'],
+  ...['host/test/cli/stopped.slow', 'test/recovery/sleeping'],
+  // In VMs.
+  ...['host/test/egress/programs.vm', 'test/vm/views.vm', 'host/test/cli/developer-access.vm'],
+  ...['host/test/vm/checkpoints/checkpoints.vm', 'host/test/forks/fork.vm', 'host/test/vm/open-vm.vm'],
 ].map((name) => `${import.meta.dirname}/${name}.test.ts`)
 
 class LongestFirst extends BaseSequencer {

@@ -53,7 +53,7 @@ describe('a run whose model server sends', () => {
       expect(end).toMatchObject({ reason })
       for (const count of Object.values(usage)) expect(count).toBeGreaterThanOrEqual(0)
     },
-    120_000,
+    240_000,
   )
 
   it('text without end ends at a bound [G.05]', async () => {
@@ -61,7 +61,7 @@ describe('a run whose model server sends', () => {
     const { end } = await meet(() => ({ body: endless, after: 'hang' }))
     expect(end).toMatchObject({ outcome: 'failed', reason: 'model_broken' })
     expect(end?.message).toMatch(/passed the bound|no more were requested/)
-  }, 120_000)
+  }, 240_000)
 
   it.each([
     ['one word and then nothing', { body: delta({ content: 'I ' }), after: 'hang' }],
@@ -72,6 +72,6 @@ describe('a run whose model server sends', () => {
       const { end } = await meet(() => body, 8_000)
       expect(end).toMatchObject({ outcome: 'failed', reason: 'limit_time' })
     },
-    120_000,
+    240_000,
   )
 })

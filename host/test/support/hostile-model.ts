@@ -37,7 +37,7 @@ export function counted(usage: object): ServerReply {
 }
 
 /** Runs a task with the server. Checks that the run has ended, that nothing leaked or is left, and what a screen gets. */
-export async function meet(script: Script | readonly ServerReply[], maxWallMs = 60_000) {
+export async function meet(script: Script | readonly ServerReply[], maxWallMs = 200_000) {
   await using server = await startModelServer(script)
   const env = { CAISSON_LLM_URL: server.baseUrl, CAISSON_LLM_KEY: key, CAISSON_MODEL: 'scripted' }
   const bench = await testBench({ 'a.txt': 'a\n' }, env)
