@@ -10,7 +10,7 @@ it('continues after calls of tools that do not exist, with names that would cont
   const { end, shown } = await meet(script)
   expect(end).toMatchObject({ outcome: 'completed', summary: expect.stringContaining('I am done.') })
   expect(shown).toContain('I am done.\\e[2J')
-}, 120_000)
+})
 
 it('fails with the reason after bytes that are no text, in a stream and as an error [G.05]', async () => {
   const bytes = noise(60_000)
@@ -19,4 +19,4 @@ it('fails with the reason after bytes that are no text, in a stream and as an er
     const { end } = await meet([body])
     expect(end).toMatchObject({ outcome: 'failed', reason: expect.stringMatching(/^model_/) })
   }
-}, 180_000)
+})
