@@ -50,8 +50,6 @@ const ALL_LIMIT_S = 88 * 60
 /** A machine that needs longer for what comes before the slow tier has no time for all of its random cases. */
 const SLOW_MACHINE_S = 45 * 60
 
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-
 const started = Date.now()
 const tier = process.argv[2] === 'all' ? 'all' : 'fast'
 const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-test-'))
@@ -61,6 +59,14 @@ process.env.NODE_COMPILE_CACHE = path.join(scratch, 'compiled')
 const total: Count = { passed: 0, failed: 0, skipped: 0 }
 const failures: string[] = []
 const failedTests: string[] = []
+/** Each ends a stage with all its processes. */
+const underWay = new Set<() => void>()
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.once(signal, () => {
+    for (const end of underWay) end()
+    process.exit(130)
+  })
 
 interface RunOptions {
   /** Beside the variables of this process. */
@@ -91,11 +97,7 @@ async function run(
     const { pid, exitCode, signalCode } = child
     if (pid !== undefined && exitCode === null && signalCode === null) process.kill(-pid, 'SIGKILL')
   }
-  const interrupt = () => {
-    end()
-    process.exit(130)
-  }
-  for (const signal of SIGNALS) process.once(signal, interrupt)
+  underWay.add(end)
   let isLate = false
   const timer = setTimeout(() => {
     isLate = true
@@ -109,7 +111,7 @@ async function run(
     problem = `cannot start ${command}: ${error instanceof Error ? error.message : error}`
   } finally {
     clearTimeout(timer)
-    for (const signal of SIGNALS) process.off(signal, interrupt)
+    underWay.delete(end)
   }
   if (isBesideOthers) {
     console.log(`\n== ${title} (${startedS} to ${elapsedS()} s)`)
