@@ -9,6 +9,7 @@ import { once } from 'node:events'
 import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 interface Count {
   passed: number
@@ -106,7 +107,10 @@ async function run(
   let problem = ''
   let code: unknown
   try {
-    ;[code] = await once(child, isBesideOthers ? 'close' : 'exit')
+    const closed = new Promise((resolve) => child.once('close', resolve))
+    ;[code] = await once(child, 'exit')
+    // A process that was left behind keeps the pipes open.
+    await Promise.race([closed, sleep(5_000)])
   } catch (error) {
     problem = `cannot start ${command}: ${error instanceof Error ? error.message : error}`
   } finally {
