@@ -110,7 +110,7 @@ async function run(
     const closed = new Promise((resolve) => child.once('close', resolve))
     ;[code] = await once(child, 'exit')
     // A process that was left behind keeps the pipes open.
-    await Promise.race([closed, sleep(5_000)])
+    await Promise.race([closed, sleep(5_000, undefined, { ref: false })])
   } catch (error) {
     problem = `cannot start ${command}: ${error instanceof Error ? error.message : error}`
   } finally {

@@ -102,8 +102,6 @@ const volatileFields: ReadonlySet<string> = new Set([
 const volatileOf: Readonly<Record<string, readonly string[]>> = {
   // Of the model, which a replay does not ask.
   'run-start': ['notes'],
-  // What an edit did to its file, left out where it took too long to compute.
-  'tool-end': ['diffs'],
   // The paths are compared one by one.
   'changes-ready': ['sha256'],
   // Who decided is the recording; rules of today may word a question in another way.
@@ -153,10 +151,21 @@ function compareLane(
     const [expected, seen] = [run[at], replay[at]]
     if (expected === undefined && isCutOff) return undefined
     if (expected === undefined || seen === undefined) return differenceOf(expected, seen, '')
-    const field = findField(expected.form, seen.form)
+    const field = findField(withDiffsOf(expected.form, seen.form), withDiffsOf(seen.form, expected.form))
     if (field !== undefined) return differenceOf(expected, seen, field)
   }
   return undefined
+}
+
+/** An agent leaves out the diff of an edit that takes too long to compute: those that both forms have are compared. */
+function withDiffsOf({ diffs, ...form }: Compared['form'], other: Compared['form']): Compared['form'] {
+  const paths = new Set(listOf(other.diffs).map(({ path }) => path))
+  const common = listOf(diffs).filter(({ path }) => paths.has(path))
+  return common.length === 0 ? form : { ...form, diffs: common }
+}
+
+function listOf(diffs: unknown): readonly { readonly path?: unknown }[] {
+  return Array.isArray(diffs) ? diffs : []
 }
 
 function differenceOf(

@@ -58,10 +58,21 @@ const end = (reason: 'completed' | 'cancelled' = 'completed'): Given => ({
   durationMs: 9,
 })
 
-it('a diff that the agent had no time to compute is no difference [R.03]', () => {
-  const expected = run([turn('one', 'Cc1'), edited([{ path: 'a.txt', added: 1, removed: 1 }]), end()])
-  const seen = replay([turn('one', 'Cc1'), edited([]), end()])
-  expect(compareJournals(expected, seen).difference).toBeNull()
+it('a diff that the agent had no time to compute is no difference; another diff is one [R.03]', () => {
+  const changed = { path: 'a.txt', added: 1, removed: 1 }
+  const compareEdits = (one: (typeof changed)[], other: (typeof changed)[]) =>
+    compareJournals(
+      run([turn('one', 'Cc1'), edited(one), end()]),
+      replay([turn('one', 'Cc1'), edited(other), end()]),
+    ).difference
+  expect(compareEdits([changed], [])).toBeNull()
+  expect(compareEdits([], [changed])).toBeNull()
+  expect(compareEdits([changed], [{ ...changed, added: 2 }])).toMatchObject({
+    type: 'tool-end',
+    field: 'diffs.0.added',
+    expected: '1',
+    seen: '2',
+  })
 })
 
 it('times, durations, drawn ids and the order of steps side by side are no difference [R.03]', () => {
