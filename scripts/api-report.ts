@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { Extractor, ExtractorConfig, type IConfigFile } from '@microsoft/api-extractor'
+import { CompilerState, Extractor, ExtractorConfig, type IConfigFile } from '@microsoft/api-extractor'
 
 const root = path.join(import.meta.dirname, '..')
 const folder = path.join(root, 'specs/api')
@@ -78,9 +78,15 @@ function report(scratch: string): number {
   writeDeclarations(scratch)
   const problems: string[] = []
   const exported = new Map<string, ReadonlySet<string>>()
-  for (const [name, entry] of Object.entries(entries)) {
+  const configs = Object.entries(entries).map(([name, entry]) => configure(scratch, name, entry))
+  const [first] = configs
+  if (first === undefined) throw new Error('there is no entry point')
+  const files = configs.map(({ mainEntryPointFilePath }) => mainEntryPointFilePath)
+  // One program for all entries: most of the time goes to reading the declarations that they share.
+  const compilerState = CompilerState.create(first, { additionalEntryPoints: files.slice(1) })
+  for (const [index, name] of Object.keys(entries).entries()) {
     const file = path.join(folder, `${name}.api.md`)
-    const { text, forgotten } = extract(scratch, name, entry)
+    const { text, forgotten } = extract(configs[index] ?? first, name, compilerState)
     exported.set(name, exportsOf(text))
     const isShared = (type: string) => sharing[name]?.some((other) => exported.get(other)?.has(type)) === true
     const missing = forgotten.filter((type) => !isShared(type))
@@ -98,7 +104,8 @@ function report(scratch: string): number {
 function writeDeclarations(scratch: string): void {
   const compiler = path.join(root, 'node_modules/typescript/bin/tsc')
   const project = path.join(root, 'tsconfig.build.json')
-  const output = ['--emitDeclarationOnly', '--outDir', scratch]
+  // The check of the types has their errors.
+  const output = ['--emitDeclarationOnly', '--noCheck', '--outDir', scratch]
   execFileSync(process.execPath, [compiler, '-p', project, ...output], { cwd: root, stdio: 'inherit' })
   symlinkSync(path.join(root, 'node_modules'), path.join(scratch, 'node_modules'))
   const imports = { '#specs/*.ts': './specs/*.d.ts', '#runtime/*.ts': './runtime/*.d.ts' }
@@ -108,7 +115,7 @@ function writeDeclarations(scratch: string): void {
   )
 }
 
-function extract(scratch: string, name: string, entry: string): { text: string; forgotten: string[] } {
+function configure(scratch: string, name: string, entry: string): ExtractorConfig {
   const output = path.join(scratch, 'report')
   mkdirSync(output, { recursive: true })
   const compilerOptions = {
@@ -145,14 +152,22 @@ function extract(scratch: string, name: string, entry: string): { text: string; 
       tsdocMessageReporting: { default: { logLevel: 'none' as never } },
     },
   }
-  const config = ExtractorConfig.prepare({
+  return ExtractorConfig.prepare({
     configObject,
     configObjectFullPath: undefined,
     packageJsonFullPath: path.join(scratch, 'package.json'),
     packageJson: { name: 'caisson', version: '0.0.0' },
   })
+}
+
+function extract(
+  config: ExtractorConfig,
+  name: string,
+  compilerState: CompilerState,
+): { text: string; forgotten: string[] } {
   const forgotten = new Set<string>()
   const { errorCount } = Extractor.invoke(config, {
+    compilerState,
     localBuild: true,
     messageCallback: (message) => {
       message.handled = true
@@ -161,8 +176,8 @@ function extract(scratch: string, name: string, entry: string): { text: string; 
       else if (message.category === 'Compiler') console.error(message.text)
     },
   })
-  if (errorCount > 0) throw new Error(`the types of ${entry} have ${errorCount} errors`)
-  const text = readFileSync(path.join(output, `${name}.api.md`), 'utf8')
+  if (errorCount > 0) throw new Error(`the types of ${name} have ${errorCount} errors`)
+  const text = readFileSync(path.join(config.reportFolder, `${name}.api.md`), 'utf8')
   return { text, forgotten: [...forgotten].filter((type) => !hidden.has(type)).toSorted() }
 }
 

@@ -96,8 +96,11 @@ export interface VmSpec {
   readonly consoleFd: number
 }
 
-/** Translated code per VM in MiB: 64 keeps a VM small and fits an agent's working set. */
-const TRANSLATION_CACHE_MIB = 64
+/**
+ * Most translated code per VM in MiB; QEMU takes of it what it needs. Node.js and its programs need up to 230: with 64,
+ * QEMU translates the same code again and again, and a run with MCP servers takes half as much processor time more.
+ */
+const TRANSLATION_CACHE_MIB = 256
 
 /** Arguments for `qemu-system-*`, without the program's name. @throws TypeError for an invalid description */
 export function buildQemuArgs(spec: VmSpec): string[] {

@@ -169,7 +169,7 @@ describe('buildQemuArgs', () => {
   })
 
   it('emulates with a small translation cache on all threads, and passes the host CPU through otherwise', () => {
-    expect(valuesOf(buildQemuArgs(base), '-accel')).toEqual(['tcg,thread=multi,tb-size=64'])
+    expect(valuesOf(buildQemuArgs(base), '-accel')).toEqual(['tcg,thread=multi,tb-size=256'])
     expect(valuesOf(buildQemuArgs(base), '-cpu')).toEqual(['max'])
     const accelerated = buildQemuArgs({ ...base, accelerator: 'kvm' })
     expect(valuesOf(accelerated, '-accel')).toEqual(['kvm'])
