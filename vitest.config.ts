@@ -1,8 +1,14 @@
-// Projects: `fast` needs no VM, `vm` boots the real VM, `slow` takes long. What `scripts/test` has of them
-// is said in `scripts/test.ts`.
+// Projects: `fast` needs no VM, `vm` boots the real VM, `slow` takes long, `more` is the slow tier of files that do more
+// in it than in `fast`. What `scripts/test` has of them is said in `scripts/test.ts`.
 import { globSync, readFileSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
-import { BaseSequencer, ForksPoolWorker, type TestSpecification, type WorkerRequest } from 'vitest/node'
+import {
+  BaseSequencer,
+  ForksPoolWorker,
+  type PoolOptions,
+  type TestSpecification,
+  type WorkerRequest,
+} from 'vitest/node'
 
 const conditions = ['caisson-source', 'node']
 const execArgv = ['--conditions=caisson-source']
@@ -57,6 +63,15 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** A process for each file takes a third of the processor time; `test/environment.ts` has what files share. */
+const sharedProcesses = {
+  isolate: false,
+  pool: { name: 'shared-process', createPoolWorker: (options: PoolOptions) => new SharedProcess(options) },
+  maxWorkers: FILES_AT_ONCE,
+}
+
+const slowTier = { CAISSON_TEST_TIER: process.env.CAISSON_TEST_TIER ?? 'slow' }
+
 /** Fast files that do more in the slow tier. */
 const perTierFiles = globSync('{specs,runtime,agent,host,client,goals,page,vscode,test}/**/*.test.ts', {
   cwd: import.meta.dirname,
@@ -89,10 +104,7 @@ export default defineConfig({
           ],
           testTimeout: 60_000,
           hookTimeout: 60_000,
-          // A process for each file takes a third of the processor time; `test/environment.ts` has what files share.
-          isolate: false,
-          pool: { name: 'shared-process', createPoolWorker: (options) => new SharedProcess(options) },
-          maxWorkers: FILES_AT_ONCE,
+          ...sharedProcesses,
           sequence: { groupOrder: 0 },
         },
       },
@@ -117,14 +129,27 @@ export default defineConfig({
           name: 'slow',
           include: [
             '{specs,runtime,agent,host,client,goals,page,vscode,vm-image,scripts,test}/**/*.slow.test.ts',
-            ...perTierFiles,
           ],
-          env: { CAISSON_TEST_TIER: process.env.CAISSON_TEST_TIER ?? 'slow' },
+          env: slowTier,
           testTimeout: 600_000,
           hookTimeout: 600_000,
           expect: { poll: { timeout: 30_000 } },
           maxWorkers: SLOW_AT_ONCE,
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'more',
+          include: perTierFiles,
+          exclude: ['**/*.slow.test.ts', '**/node_modules/**'],
+          env: slowTier,
+          testTimeout: 600_000,
+          hookTimeout: 600_000,
+          expect: { poll: { timeout: 30_000 } },
+          ...sharedProcesses,
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -259,7 +259,9 @@ async function checkScriptsAndSite(options: RunOptions): Promise<void> {
 async function testSlowTier(left: readonly string[]): Promise<void> {
   const isSlow = elapsedS() > SLOW_MACHINE_S
   if (isSlow) console.log('\nThis machine is slow: its slow tier has as many random cases as the fast tier')
-  await test('slow', { left, ...(isSlow ? { env: { CAISSON_TEST_TIER: 'fast' } } : {}) })
+  const options = isSlow ? { env: { CAISSON_TEST_TIER: 'fast' } } : {}
+  await test('slow', { left, ...options })
+  await test('more', options)
 }
 
 /** Of the slow tier: keeps one processor busy. */
