@@ -54,6 +54,8 @@ const SLOW_MACHINE_S = 45 * 60
 const started = Date.now()
 const tier = process.argv[2] === 'all' ? 'all' : 'fast'
 const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-test-'))
+/** In this checkout: the bundle finds its packages. */
+const bundled = path.resolve('node_modules/.cache', path.basename(scratch))
 const node = ['--conditions=caisson-source']
 // Tests start programs of this checkout hundreds of times: each start takes a third less processor time.
 process.env.NODE_COMPILE_CACHE = path.join(scratch, 'compiled')
@@ -267,6 +269,13 @@ async function testSlowTier(left: readonly string[]): Promise<void> {
 /** Of the slow tier: keeps one processor busy. */
 const imageBuilds = ['/image/build.slow.test.ts']
 
+/** Tests start the command line hundreds of times; without a bundle they start its source. */
+async function bundleCli(): Promise<void> {
+  await check('command line', process.execPath, [...node, 'scripts/bundle-cli.ts', bundled])
+  process.env.CAISSON_TEST_CLI = path.join(bundled, 'host/cli/bin.js')
+}
+
+await bundleCli()
 const isRoot = process.getuid?.() === 0
 if (tier === 'all' && process.env.CI === 'true' && isRoot) {
   // A fresh machine uses one processor until its tests begin, and most of the others have ended by then.
@@ -288,7 +297,7 @@ if (tier === 'all' && process.env.CI === 'true' && isRoot) {
   if (tier === 'all') await testSlowTier([])
 }
 
-rmSync(scratch, { recursive: true, force: true })
+for (const folder of [scratch, bundled]) rmSync(folder, { recursive: true, force: true })
 const failedAny = total.failed > 0
 for (const failed of failedTests) console.log(`\nFAILED ${failed}`)
 if (failedAny) console.log(`\nfailed: ${failures.join(', ')}`)

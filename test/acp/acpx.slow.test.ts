@@ -7,6 +7,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
+import { cliProgram } from '../../host/test/support/cli-program.ts'
 import { call, editorPlace, hasResult, useMachine, vmFlags } from './support.ts'
 
 const run = promisify(execFile)
@@ -33,8 +34,7 @@ it.each([
     const place = await editorPlace(machine(), { 'a.txt': 'a\n' }, (asked) =>
       hasResult(asked) ? reply({ text: 'I have looked after it.' }) : call('delete_file', { path: 'a.txt' }),
     )
-    const bin = path.join(import.meta.dirname, '../../host/cli/bin.ts')
-    const agent = [process.execPath, '--conditions=caisson-source', bin, 'acp', ...vmFlags].join(' ')
+    const agent = [process.execPath, '--conditions=caisson-source', cliProgram, 'acp', ...vmFlags].join(' ')
     const acpx = path.join(folder, 'node_modules/acpx/dist/cli.js')
     const argv = [acpx, '--agent', agent, '--cwd', place.workspace, choice, 'exec', 'Delete a.txt']
     // It fails where its person said no.

@@ -25,6 +25,7 @@ import { type Asked, type ServerReply, startModelServer } from '#specs/testing/m
 import { FrameSchema, type ProtocolVersion } from '../../host/acp/schema.ts'
 import { Host } from '../../host/index.ts'
 import { cliPlace, type Place } from '../../host/test/support/cli.ts'
+import { cliProgram } from '../../host/test/support/cli-program.ts'
 import { type InstalledMachine, installMachine } from '../recovery/machine/install.ts'
 
 /** Installs the machine for the tests of a file. */
@@ -107,8 +108,7 @@ export interface AcpProgram {
 
 /** Starts it as an editor does. */
 export function startProgram(place: Place, flags: readonly string[]): AcpProgram {
-  const bin = path.join(import.meta.dirname, '../../host/cli/bin.ts')
-  const argv = ['--conditions=caisson-source', '--', bin, 'acp', ...flags]
+  const argv = ['--conditions=caisson-source', '--', cliProgram, 'acp', ...flags]
   const child = spawn(process.execPath, argv, {
     ...{ env: place.env, cwd: place.workspace, stdio: ['pipe', 'pipe', 'pipe'] },
   })

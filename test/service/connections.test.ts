@@ -7,14 +7,13 @@ import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import { expect, it, onTestFinished } from 'vitest'
 import { cliPlace } from '../../host/test/support/cli.ts'
-
-const bin = path.join(import.meta.dirname, '../../host/cli/bin.ts')
+import { cliProgram } from '../../host/test/support/cli-program.ts'
 
 it.runIf(process.platform === 'linux')(
   'connections of callers without a token leave file descriptors to the owner and the runs [H.02 S4.11]',
   async () => {
     const { home, env } = await cliPlace({})
-    const serve = ['--nofile=200:200', process.execPath, '--conditions=caisson-source', bin, 'serve']
+    const serve = ['--nofile=200:200', process.execPath, '--conditions=caisson-source', cliProgram, 'serve']
     const child = spawn('prlimit', [...serve, '--port', '0'], { env: { ...process.env, ...env } })
     onTestFinished(() => void child.kill('SIGKILL'))
     let said = ''

@@ -7,6 +7,7 @@ import { ServiceClient } from '../../client/index.ts'
 import { Host } from '../../host/index.ts'
 import { beginChanging, placeOfRuns } from '../../host/test/support/changed-run.ts'
 import type { Place } from '../../host/test/support/cli.ts'
+import { cliProgram } from '../../host/test/support/cli-program.ts'
 import { runAtWork } from '../../host/test/support/run-at-work.ts'
 import { runId } from '../../host/test/support/run-values.ts'
 import { treeOf } from '../../host/test/workspace/support.ts'
@@ -15,12 +16,11 @@ import { connectMcp, httpTransport, revisions, sendCall, startMcp } from './mcp-
 import { heldRuns, placeOf } from './queue-support.ts'
 import { serveHost } from './support.ts'
 
-const bin = path.join(import.meta.dirname, '../../host/cli/bin.ts')
 const tasks = { 'io.modelcontextprotocol/tasks': {} }
 
 /** The real command as an MCP client starts it. */
 function stdioTransport(place: Place, ...argv: string[]): StdioClientTransport {
-  const args = ['--conditions=caisson-source', '--', bin, 'mcp', 'serve', ...argv]
+  const args = ['--conditions=caisson-source', '--', cliProgram, 'mcp', 'serve', ...argv]
   return new StdioClientTransport({
     command: process.execPath,
     args,

@@ -3,16 +3,15 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
 import { expect, it } from 'vitest'
+import { cliProgram } from '../../host/test/support/cli-program.ts'
 import { readFiles } from '../../host/test/support/runs.ts'
 import { serveFileTask } from './file-task.ts'
 import { connectMcp, type ShownForm } from './mcp-support.ts'
 
-const bin = path.join(import.meta.dirname, '../../host/cli/bin.ts')
-
 it('a task in a real VM asks the person at the MCP client, ends with its answer, and changes no file before a person applies it [H.03 A.09 V.05]', async () => {
   const { place, service } = await serveFileTask()
   const forms: ShownForm[] = []
-  const args = ['--conditions=caisson-source', '--', bin, 'mcp', 'serve', '-w', place.workspace]
+  const args = ['--conditions=caisson-source', '--', cliProgram, 'mcp', 'serve', '-w', place.workspace]
   const transport = new StdioClientTransport({
     command: process.execPath,
     args,

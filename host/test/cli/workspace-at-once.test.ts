@@ -9,6 +9,7 @@ import { RunHooks } from '../../hooks/run-hooks.ts'
 import { RunRecord } from '../../journal/run-record.ts'
 import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 import { type CliProcess, cliPlace } from '../support/cli.ts'
+import { cliProgram } from '../support/cli-program.ts'
 import { snapshot } from '../workspace/support.ts'
 
 /** So many that a process is caught in the midst of them. */
@@ -87,11 +88,10 @@ describe('caisson workspace apply', () => {
     const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
     const folder = await temporaryFolder('hook')
     const [program, said] = [path.join(folder, 'after'), path.join(folder, 'said')]
-    const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
     const variables = Object.entries(run.env).map(([name, value]) => `${name}='${value}'`)
     writeFileSync(
       program,
-      `#!/bin/sh\nenv ${variables.join(' ')} '${process.execPath}' --conditions=caisson-source '${bin}' workspace apply "$CAISSON_RUN_ID" --all > '${said}' 2>&1\necho "code $?" >> '${said}'\n`,
+      `#!/bin/sh\nenv ${variables.join(' ')} '${process.execPath}' --conditions=caisson-source '${cliProgram}' workspace apply "$CAISSON_RUN_ID" --all > '${said}' 2>&1\necho "code $?" >> '${said}'\n`,
     )
     chmodSync(program, 0o755)
     {

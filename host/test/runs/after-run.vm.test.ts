@@ -5,9 +5,8 @@ import path from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { cliPlace } from '../support/cli.ts'
+import { cliProgram } from '../support/cli-program.ts'
 import { finish, readFiles, type TestBench, testBench } from '../support/runs.ts'
-
-const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 
 /** Below the home folder, where nobody else writes: hooks and a configuration may come from there. */
 function privateFolder(): string {
@@ -24,7 +23,7 @@ function configureHook() {
     string,
     string,
   ]
-  const caisson = `CAISSON_HOME='${home}' '${process.execPath}' --conditions=caisson-source '${bin}'`
+  const caisson = `CAISSON_HOME='${home}' '${process.execPath}' --conditions=caisson-source '${cliProgram}'`
   const lines = [
     '#!/bin/sh',
     `exec > '${said}' 2>&1`,

@@ -7,11 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { onTestFinished } from 'vitest'
 import { JournalEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { cliProgram } from './cli-program.ts'
 import { writeFiles } from './runs.ts'
 
-const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 // As the file itself starts Node: without `--` Node takes options such as --env-file for its own.
-const nodeArguments = ['--conditions=caisson-source', '--', bin]
+const nodeArguments = ['--conditions=caisson-source', '--', cliProgram]
 
 export interface CliEnd {
   readonly code: number | null
