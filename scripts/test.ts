@@ -266,8 +266,8 @@ async function testSlowTier(left: readonly string[]): Promise<void> {
   await test('more', options)
 }
 
-/** Of the slow tier: keeps one processor busy. */
-const imageBuilds = ['/image/build.slow.test.ts']
+/** Of the slow tier: they keep one processor busy, which a fresh machine leaves idle at first. */
+const besideFreshMachine = ['/image/build.slow.test.ts', '/mutation/mutation.slow.test.ts']
 
 /** Tests start the command line hundreds of times; without a bundle they start its source. */
 async function bundleCli(): Promise<void> {
@@ -284,11 +284,11 @@ if (tier === 'all' && process.env.CI === 'true' && isRoot) {
     await check('image', process.execPath, [...node, 'host/cli/bin.ts', 'image', 'build'], beside)
     await checkScriptsAndSite(beside)
     await test('fast', { parts: testsOfRoot(), ...beside })
-    await test('slow', { parts: imageBuilds, ...beside })
+    await test('slow', { parts: besideFreshMachine, ...beside })
   }
   await Promise.all([testOnFreshMachine(), checkHere()])
   await test('vm', { left: firstVmTests })
-  await testSlowTier(imageBuilds)
+  await testSlowTier(besideFreshMachine)
 } else {
   await checkSources()
   if (tier === 'all') await checkScriptsAndSite({})
