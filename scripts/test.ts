@@ -65,6 +65,9 @@ const failedTests: string[] = []
 /** Each ends a stage with all its processes. */
 const underWay = new Set<() => void>()
 
+process.once('exit', () => {
+  for (const folder of [scratch, bundled]) rmSync(folder, { recursive: true, force: true })
+})
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.once(signal, () => {
     for (const end of underWay) end()
@@ -269,7 +272,7 @@ async function testSlowTier(left: readonly string[]): Promise<void> {
 /** Of the slow tier: they keep one processor busy, which a fresh machine leaves idle at first. */
 const besideFreshMachine = ['/image/build.slow.test.ts', '/mutation/mutation.slow.test.ts']
 
-/** Tests start the command line hundreds of times; without a bundle they start its source. */
+/** Tests start the command line hundreds of times. */
 async function bundleCli(): Promise<void> {
   await check('command line', process.execPath, [...node, 'scripts/bundle-cli.ts', bundled])
   process.env.CAISSON_TEST_CLI = path.join(bundled, 'host/cli/bin.js')
@@ -297,7 +300,6 @@ if (tier === 'all' && process.env.CI === 'true' && isRoot) {
   if (tier === 'all') await testSlowTier([])
 }
 
-for (const folder of [scratch, bundled]) rmSync(folder, { recursive: true, force: true })
 const failedAny = total.failed > 0
 for (const failed of failedTests) console.log(`\nFAILED ${failed}`)
 if (failedAny) console.log(`\nfailed: ${failures.join(', ')}`)

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest'
-import { perTier } from '#specs/testing/tier.ts'
 import { type RecoveredRun, recoverRun } from '../support/recovered-run.ts'
 
 /**
@@ -8,8 +7,7 @@ import { type RecoveredRun, recoverRun } from '../support/recovered-run.ts'
  */
 const chosen = process.env.CAISSON_TEST_POSITIONS?.split(',').map(Number)
 const today = Math.floor(Date.now() / 86_400_000)
-const share = perTier({ ms: 20_000, atLeast: 2 }, { ms: 45_000, atLeast: 4 })
-const budget = chosen === undefined ? share : { ms: Infinity, atLeast: Infinity }
+const budget = chosen === undefined ? { ms: 45_000, atLeast: 4 } : { ms: Infinity, atLeast: Infinity }
 
 function chosenOf(possible: readonly number[]): readonly number[] {
   if (chosen !== undefined) return possible.filter((seq) => chosen.includes(seq))

@@ -168,7 +168,7 @@ describe('buildQemuArgs', () => {
     expect(valuesOf(args, '-smp')).toEqual(['2'])
   })
 
-  it('emulates with a small translation cache on all threads, and passes the host CPU through otherwise', () => {
+  it('emulates with a bounded translation cache on all threads, and passes the host CPU through otherwise', () => {
     expect(valuesOf(buildQemuArgs(base), '-accel')).toEqual(['tcg,thread=multi,tb-size=256'])
     expect(valuesOf(buildQemuArgs(base), '-cpu')).toEqual(['max'])
     const accelerated = buildQemuArgs({ ...base, accelerator: 'kvm' })
