@@ -7,20 +7,11 @@ import { openTestLink } from '../../host/test/support/warm-vm.ts'
 import { openVm } from '../../host/vm/open-vm.ts'
 import type { Vm } from '../../host/vm/vm.ts'
 import type { DrawCounts } from './agents/count-draws.ts'
-import { drawFromClones } from './draws.ts'
 import { imageWithAgent } from './own-agent.ts'
 
 const MIB = 1024 * 1024
 
 describe('copies of one template', () => {
-  it('never draw the same value, in the resumed process, other threads or other programs, and know the time [V.03]', async () => {
-    await drawFromClones({ clones: 3, values: 200, valuesElsewhere: 20 })
-  })
-
-  it('draw on where they were when they are saved and woken, and know the time again [V.03 V.04]', async () => {
-    await drawFromClones({ clones: 2, values: 200, valuesElsewhere: 20, hibernate: true })
-  })
-
   it('run an agent that draws nothing before they are fresh, and never from what stays the same [V.03]', async () => {
     using own = await makeOwnFolders()
     using built = await imageWithAgent('counting-main.ts')

@@ -38,6 +38,7 @@ const leftOf = (runs: string, id: string): string[] =>
 describe('sub-agents in VMs of their own', () => {
   it('begin with the disk of their parent, and what they change is merged; what conflicts is kept [A.07 S1.13]', async () => {
     const told: string[] = []
+    const oneBegan = Promise.withResolvers<void>()
     await using bench = await benchWith(
       byInstructions(lead, {
         LEAD: [
@@ -56,9 +57,12 @@ describe('sub-agents in VMs of their own', () => {
           say('LEAD is done'),
         ],
         ONE: [
-          bash(
-            'cat shared.txt ~/kept; ls gone.txt docs manual 2>&1; ls both.txt two.txt 2>&1; cat /proc/sys/kernel/random/boot_id',
-          ),
+          () => {
+            oneBegan.resolve()
+            return bash(
+              'cat shared.txt ~/kept; ls gone.txt docs manual 2>&1; ls both.txt two.txt 2>&1; cat /proc/sys/kernel/random/boot_id',
+            )
+          },
           (asked) => {
             told.push(`ONE saw:\n${lastSaid(asked)}`)
             return bash(
@@ -69,7 +73,11 @@ describe('sub-agents in VMs of their own', () => {
           say('one is done'),
         ],
         TWO: [
-          bash('cp /proc/sys/kernel/random/boot_id two.txt; echo two > both.txt; cat two.txt'),
+          // In the VM of their parent: what it writes before the VM of the other begins would be in both.
+          async () => {
+            await oneBegan.promise
+            return bash('cp /proc/sys/kernel/random/boot_id two.txt; echo two > both.txt; cat two.txt')
+          },
           (asked) => say(lastSaid(asked)),
         ],
         THREE: [bash('cat deep/er/x > three.txt'), say('three is done')],

@@ -102,6 +102,12 @@ export interface VmSpec {
  */
 const TRANSLATION_CACHE_MIB = 256
 
+/**
+ * All that QEMU emulates but one feature. With `erms`, kernel and libraries copy and clear memory by `rep movsb` and `rep stosb`,
+ * which QEMU carries out byte by byte: a run takes a sixth more processor time.
+ */
+const EMULATED_CPU = 'max,-erms'
+
 /** Arguments for `qemu-system-*`, without the program's name. @throws TypeError for an invalid description */
 export function buildQemuArgs(spec: VmSpec): string[] {
   return [
@@ -139,7 +145,7 @@ function machineArgs({ machine, accelerator, cpus, memoryBytes, memory }: VmSpec
     // The backend's id is part of the migration format: a restored VM must use the same name.
     ...['-machine', `${machine},memory-backend=ram`, '-m', `${mebibytes}M`],
     ...['-object', JSON.stringify({ ...memoryBackend(memory), id: 'ram', size: memoryBytes })],
-    ...['-accel', acceleration, '-cpu', accelerator === 'tcg' ? 'max' : 'host', '-smp', String(cpus)],
+    ...['-accel', acceleration, '-cpu', accelerator === 'tcg' ? EMULATED_CPU : 'host', '-smp', String(cpus)],
   ]
 }
 

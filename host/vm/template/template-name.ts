@@ -10,7 +10,7 @@ import type { StartVmOptions } from '../vm-command.ts'
 import { resolveSize } from '../vm-options.ts'
 
 /** Increase it when templates of earlier code must not be used. */
-const FORMAT = 2
+const FORMAT = 3
 
 /** Name of the template: 32 hex digits over everything that affects its content. */
 export async function templateName(options: StartVmOptions, machine: Machine): Promise<string> {

@@ -170,7 +170,7 @@ describe('buildQemuArgs', () => {
 
   it('emulates with a bounded translation cache on all threads, and passes the host CPU through otherwise', () => {
     expect(valuesOf(buildQemuArgs(base), '-accel')).toEqual(['tcg,thread=multi,tb-size=256'])
-    expect(valuesOf(buildQemuArgs(base), '-cpu')).toEqual(['max'])
+    expect(valuesOf(buildQemuArgs(base), '-cpu')).toEqual(['max,-erms'])
     const accelerated = buildQemuArgs({ ...base, accelerator: 'kvm' })
     expect(valuesOf(accelerated, '-accel')).toEqual(['kvm'])
     expect(valuesOf(accelerated, '-cpu')).toEqual(['host'])
