@@ -37,7 +37,8 @@ work=$(mktemp -d "$out.work-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 
-cmdline='console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check'
+# tsc=reliable is for emulation alone (host/vm/vm-command.ts): under KVM the kernel prefers kvm-clock.
+cmdline='console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check tsc=reliable'
 sector=512 boot_sectors=131072 first=2048
 # sectors FILE: its length rounded up to whole MiB
 # shellcheck disable=SC2017

@@ -28,19 +28,30 @@ async function untilToolRuns(run: Run): Promise<void> {
   throw new Error('the run ended before a tool began')
 }
 
+/** Until a program in the guest prints something. */
+async function untilOutput(run: Run): Promise<void> {
+  for await (const item of run.watch()) {
+    if (item.source === 'delta' && item.delta.type === 'tool-output-delta') return
+  }
+  throw new Error('the run ended without output')
+}
+
+/** Longer than a heartbeat may take, and than half the range of an emulated 32-bit clock (21 s). */
+const stillMs = 25_000
+
 const noKey = () => Promise.resolve({ ok: false as const, error: 'there are no keys here' })
 
 describe('a fault in the middle of a run', () => {
-  it('of the VM is survived: one that stood still for longer than the heartbeat keeps its session, nothing lost or doubled [R.02]', async () => {
+  it('of the VM is survived: one that stood still for longer than the heartbeat keeps its session and the guest’s clock, nothing lost or doubled [R.02]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const run = await bench.start(
-      'Run the command `for i in $(seq 1 12); do echo line-$i; sleep 1; done; echo finished > done.txt`',
+      'Run the command `a=$(cut -d. -f1 /proc/uptime); for i in $(seq 1 12); do echo line-$i; sleep 1; done; echo passed-$(($(cut -d. -f1 /proc/uptime) - a)) > done.txt; cat done.txt`',
     )
     const finished = finish(run)
-    await untilToolRuns(run)
+    await untilOutput(run)
     const qemu = await findQemu(bench.home)
     process.kill(qemu, 'SIGSTOP')
-    await sleep(25_000)
+    await sleep(stillMs)
     process.kill(qemu, 'SIGCONT')
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })
@@ -52,6 +63,9 @@ describe('a fault in the middle of a run', () => {
     expect(counts).toEqual(counts.map((_, index) => index + 1))
     const output = events.flatMap((event) => (event.type === 'tool-end' ? [event.output] : [])).join('')
     for (let line = 1; line <= 12; line += 1) expect(output.split(`line-${line}\n`).length).toBe(2)
+    // Twelve sleeps and the standstill: a clock of 32 bits would leave out 43 s.
+    const passedS = Number(/passed-(\d+)/.exec(output)?.[1])
+    expect(passedS).toBeGreaterThanOrEqual(12 + stillMs / 1_000 - 2)
     expect(state.changes?.entries).toBe(1)
   })
 
