@@ -280,17 +280,13 @@ function leftToday(): readonly string[] {
 }
 
 async function testSlowTier(left: readonly string[]): Promise<void> {
-  if (elapsedS() <= SLOW_MACHINE_S) {
-    await test('slow', { left })
-    await test('more')
-    return
-  }
-  const leftHere = leftToday()
-  console.log('\nThis machine is slow: its slow tier has as many random cases as the fast tier')
+  const isSlow = elapsedS() > SLOW_MACHINE_S
+  const leftHere = isSlow ? leftToday() : []
+  if (isSlow) console.log('\nThis machine is slow: its slow tier has as many random cases as the fast tier')
   for (const file of leftHere) console.log(`not run today on a slow machine: ${file.slice(1)}`)
-  const env = { CAISSON_TEST_TIER: 'fast' }
-  await test('slow', { left: [...left, ...leftHere], env })
-  await test('more', { env })
+  const options = isSlow ? { env: { CAISSON_TEST_TIER: 'fast' } } : {}
+  await test('slow', { left: [...left, ...leftHere], ...options })
+  await test('more', options)
 }
 
 /** Of the slow tier: they keep one processor busy, which a fresh machine leaves idle at first. */

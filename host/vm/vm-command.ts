@@ -194,7 +194,7 @@ function bootSpec(options: StartVmOptions, accelerator: Accelerator): BootSpec {
   })
   // no_timer_check: on a busy machine an emulated timer is late, and the kernel would panic.
   const words = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'no_timer_check']
-  // The other emulated clock (HPET) has 32 bits: after a standstill of 21 to 43 s the guest's time would stop for as long.
+  // Of the HPET the kernel reads 32 bits: after a standstill of 21 to 43 s the guest's time would stop for up to 21 s more.
   if (accelerator === 'tcg') words.push('tsc=reliable')
   const cmdline = [...words, ...extra].join(' ')
   return { kind: 'kernel', kernel: options.image.kernel, initramfs: options.image.initramfs, cmdline }

@@ -23,20 +23,14 @@ export interface DrawPlan {
   readonly values: number
   /** Values of each way in new and old threads and in other programs. */
   readonly valuesElsewhere: number
-  /** Each copy is then saved and woken, and draws as much again. */
-  readonly hibernate?: boolean
 }
 
 /**
  * Starts copies one after the other, from a template whose agent has drawn in every way that an agent may, and checks that no
- * value comes twice, none is one of the template's, and that the clock is right from the first moment on.
+ * value comes twice, none is one of the template's, and that the clock is right from the first moment on. Each copy is then
+ * saved and woken, and draws as much again.
  */
-export async function drawFromClones({
-  clones,
-  values,
-  valuesElsewhere,
-  hibernate = false,
-}: DrawPlan): Promise<void> {
+export async function drawFromClones({ clones, values, valuesElsewhere }: DrawPlan): Promise<void> {
   using own = await makeOwnFolders()
   using built = await imageWithAgent('fresh-probe.ts')
   const options = { image: built.image, folders: own.folders, memoryBytes: 512 * MIB }
@@ -61,7 +55,6 @@ export async function drawFromClones({
       await pile.draw(ask, { values, valuesElsewhere })
       await sleep(LATER_MS)
       await checkClock(ask)
-      if (!hibernate) return void (await vm.stop())
       await using woken = await hibernateAndWake(vm, join(own.folders.home, 'saved'))
       const askAgain = askOverLines(woken)
       await woken.fresh
@@ -71,7 +64,7 @@ export async function drawFromClones({
   }
   // The kernel draws it when it is first read.
   expect(bootIds.size).toBe(clones)
-  const draws = hibernate ? clones * 2 : clones
+  const draws = clones * 2
   for (const way of ['randomBytes', 'randomUUID', 'getRandomValues'])
     expect(pile.sizeOf(way)).toBe(draws * values + 10)
   for (const way of ['randomInt', 'cachedUUID']) expect(pile.sizeOf(way)).toBe(draws * values)

@@ -13,7 +13,6 @@ describe('copies of one template, in the slow tier', () => {
         clones: perTier(3, 5),
         values: perTier(200, 1_000),
         valuesElsewhere: perTier(200, 1_000),
-        hibernate: true,
       })
     },
     TIMEOUT_MS,
